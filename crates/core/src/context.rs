@@ -46,6 +46,10 @@ fn stop_note(complete: &Complete) -> Option<&'static str> {
     }
 }
 
+/// The headings of the ledger and of the carried prompts.
+pub(crate) const LEDGER_HEADING: &str = "## Files, commands and failures of that part\n";
+pub(crate) const PROMPTS_HEADING: &str = "## What the user asked in that part, newest first\n\n";
+
 /// The most files of a change that are named in the context.
 const MOST_FILES: usize = 30;
 
@@ -58,7 +62,7 @@ const SEGMENT_BYTES: usize = 4096;
 
 /// The context of a session for the next agent, without the tags: a text, and the ends of its sealed segments.
 ///
-/// A segment holds the opening (system message, summary, the user's prompts from the part that it covers) or finished
+/// A segment holds the opening (system message, summary, ledger and prompts of the part that it covers) or finished
 /// turns, in whole sections. It is sealed at the end of the opening or of a turn, once it is long enough. That
 /// depends only on the events up to there. So the sealed segments of a context are the first ones of every later
 /// context, until a compaction.
@@ -190,11 +194,19 @@ impl ContextBuilder {
         context
     }
 
+    /// Adds the rendered [`Ledger`](crate::Ledger) of the part that the summary covers. An empty one adds nothing.
+    pub fn ledger(&mut self, ledger: &str) {
+        if !ledger.is_empty() {
+            self.record();
+            self.section(LEDGER_HEADING, ledger);
+        }
+    }
+
     /// Adds the user's prompts from the part that the summary covers.
     pub fn carry(&mut self, carried: &Carried) {
         if !carried.earlier.is_empty() {
             self.record();
-            self.begin("## What the user asked in that part, newest first\n\n");
+            self.begin(PROMPTS_HEADING);
             // Each prompt has its own heading, and was escaped when it was added.
             self.text.push_str(&carried.earlier);
         }
@@ -770,12 +782,13 @@ mod tests {
         ]
         .map(|json| Event::from_json(json).unwrap());
         let mut context = ContextBuilder::new(None, Some("y"));
+        context.ledger("Files touched:");
         context.carry(&Carried { earlier: "### Prompt, event 1\ne".into(), current: None });
         log.iter().for_each(|event| context.push(event));
         context.push_message(Role::System, "s");
         let text = context.finish().into_string();
         let headings: Vec<&str> = text.lines().filter(|line| line.starts_with('#')).collect();
-        assert_eq!(headings.len(), log.len() + 4, "{text}");
+        assert_eq!(headings.len(), log.len() + 5, "{text}");
         for heading in headings {
             assert_eq!(defuse_headings(heading), format!("\\{heading}"));
         }

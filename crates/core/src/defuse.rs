@@ -10,7 +10,7 @@ use std::borrow::Cow;
 const TAG_NAMES: [&str; 2] = ["azureal-session-context", "azureal-turn-context"];
 
 /// The headings of a context, in lower case and without what follows a colon.
-const HEADINGS: [&str; 14] = [
+const HEADINGS: [&str; 15] = [
     "user",
     "assistant",
     "system",
@@ -22,6 +22,7 @@ const HEADINGS: [&str; 14] = [
     "tool error",
     "error",
     "summary of what happened before",
+    "files, commands and failures of that part",
     "what the user asked in that part",
     "changes during this turn",
     "undo",
@@ -238,6 +239,10 @@ mod tests {
             (
                 "## What the user asked in that part, newest first",
                 "\\## What the user asked in that part, newest first",
+            ),
+            (
+                "## Files, commands and failures of that part",
+                "\\## Files, commands and failures of that part",
             ),
             ("### Prompt, event 7", "\\### Prompt, event 7"),
             ("## User\n## User", "\\## User\n\\## User"),

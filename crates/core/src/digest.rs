@@ -1,18 +1,22 @@
-//! The summary that needs no model: what the events say, gathered under headings.
+//! The summary that needs no model: what was asked, decided and answered, gathered under headings.
 //!
 //! The same events give the same text on every machine. It is what a compaction falls back to when no agent
-//! writes a summary, so it must be worth reading by itself, and it never fails.
+//! writes a summary, and it never fails. Files, commands and failures are in the [`Ledger`](crate::Ledger), which stands beside every
+//! summary.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
+use crate::decision::decisions;
 use crate::event::{Complete, Outcome};
 use crate::prompts::{prompt_text, shortened};
-use crate::{Block, Event, Role, Tool};
+use crate::{Block, Event, Role};
 
 /// The longest digest, in characters.
 const MOST_CHARS: usize = 4_000;
 /// The number of items of one sort that are kept; the newest count.
-const REMEMBERED: usize = 64;
+const REMEMBERED: usize = 128;
+/// A section with less room than this is left out: its lines would be marks.
+const LEAST_SECTION: usize = 100;
 /// The longest quotation of one item, in characters.
 const QUOTED: usize = 200;
 
@@ -21,20 +25,6 @@ const CONSTRAINTS: [&str; 14] = [
     "must", "never", "always", "don't", "dont", "only", "without", "should", "avoid", "keep", "ensure",
     "cannot", "require", "instead",
 ];
-/// Words that make a sentence of an agent a decision.
-const DECISIONS: [&str; 10] = [
-    "decided",
-    "decide",
-    "chose",
-    "choose",
-    "chosen",
-    "instead",
-    "because",
-    "switched",
-    "agreed",
-    "therefore",
-];
-
 /// Gathers what matters from the events of a session, one at a time.
 ///
 /// ```
@@ -54,21 +44,8 @@ pub struct Digest {
     goals: Newest<String>,
     constraints: Newest<String>,
     decisions: Newest<String>,
-    changed: Newest<String>,
-    read: Newest<String>,
-    /// The result of each command's last run.
-    commands: Newest<(String, String)>,
-    /// Errors without a later success.
-    errors: Newest<(String, String)>,
-    calls: HashMap<String, Call>,
     last_answer: String,
     last_end: Option<Complete>,
-}
-
-#[derive(Debug)]
-struct Call {
-    tool: String,
-    about: String,
 }
 
 impl Digest {
@@ -88,30 +65,15 @@ impl Digest {
             Event::Plan(plan) => {
                 self.decisions.add(format!("plan {}: {}", plan.name, one_line(&plan.content)));
             }
-            Event::ToolCall(call) => {
-                let about = one_line(&Tool::named(&call.tool_name).key_text(&call.input));
-                self.called(&call.tool_name, &about);
-                self.calls.insert(call.tool_use_id.clone(), Call { tool: call.tool_name.clone(), about });
-            }
-            Event::ToolResult(result) => {
-                if let Some(call) = self.calls.remove(&result.tool_use_id) {
-                    self.ended(&call, result.is_error, &result.content);
-                }
-            }
-            Event::Error(error) => self.errors.add((String::new(), one_line(&error.message))),
-            Event::Complete(complete) => {
-                if complete.success {
-                    // The turn reached its end, so what its program complained of is over.
-                    self.errors.retain(|(call, _)| !call.is_empty());
-                }
-                self.last_end = Some(complete.clone());
-            }
-            // What tools do in whole messages is left out: these come from programs whose tools we do not know.
+            Event::Complete(complete) => self.last_end = Some(complete.clone()),
             Event::Message(message) if message.role == Role::Assistant => {
                 message.content.iter().filter_map(Block::as_text).for_each(|text| self.answered(text));
             }
             Event::AssistantText(_)
             | Event::Message(_)
+            | Event::ToolCall(_)
+            | Event::ToolResult(_)
+            | Event::Error(_)
             | Event::UserMessage(_)
             | Event::SystemMessage(_)
             | Event::Command(_)
@@ -129,34 +91,35 @@ impl Digest {
 
     /// Returns the digest, at most 4 000 characters.
     pub fn finish(&self) -> String {
+        self.finish_within(MOST_CHARS)
+    }
+
+    /// Returns the digest, at most so many characters. Its sections shrink in proportion.
+    pub fn finish_within(&self, most: usize) -> String {
         // An earlier summary is the only source of its facts, so there is room for it.
-        let room = |most: usize| if self.earlier.is_some() { most * 2 / 3 } else { most };
-        let mut page = Page::default();
+        let most = most.min(MOST_CHARS);
+        let room = |of_all: usize| {
+            let room = of_all * most / MOST_CHARS;
+            if self.earlier.is_some() { room * 2 / 3 } else { room }
+        };
+        let mut page = Page { text: String::new(), most };
         let first = self.first_goal.as_ref().map(|first| format!("first: “{first}”"));
+        let first = first.as_deref().map(|first| shortened(first, room(250)));
         page.section(
             "What the user asked",
             first.as_deref(),
             &self.goals.lines(|goal| quoted(goal)),
-            room(700),
+            room(500),
         );
         let constraints = self.constraints.lines(|constraint| quoted(constraint));
-        page.section("Constraints, in the user's words", None, &constraints, room(400));
-        page.section("Decisions", None, &self.decisions.lines(String::clone), room(400));
-        page.list("Files written or edited", &self.changed, room(300));
-        page.list("Files read", &self.read, room(200));
-        let commands = self.commands.lines(|(command, outcome)| format!("`{command}`: {outcome}"));
-        page.section("Commands, and how they ended", None, &commands, room(400));
-        let errors = self.errors.lines(|(call, why)| match call.as_str() {
-            "" => why.clone(),
-            call => format!("{call}: {why}"),
-        });
-        page.section("Errors still open", None, &errors, room(300));
+        page.section("Constraints, in the user's words", None, &constraints, room(450));
+        page.section("Decisions", None, &self.decisions.lines(String::clone), room(2_350));
         let mut stands = Lines::default();
         stands.shown.extend(self.last_end.as_ref().and_then(ending));
         if !self.last_answer.is_empty() {
-            stands.shown.push(format!("last answer: {}", self.last_answer));
+            stands.shown.push(format!("last answer: {}", shortened(&self.last_answer, room(400).max(80))));
         }
-        page.section("Where the work stands", None, &stands, room(450));
+        page.section("Where the work stands", None, &stands, room(450).max(150));
         match &self.earlier {
             Some(earlier) => page.below("Before that", earlier),
             None => page.text,
@@ -178,42 +141,9 @@ impl Digest {
     }
 
     fn answered(&mut self, text: &str) {
-        sentences(text).filter(|sentence| has_word(sentence, &DECISIONS)).for_each(|sentence| {
-            self.decisions.add(one_line(sentence));
-        });
+        decisions(text).for_each(|sentence| self.decisions.add_or_move(one_line(sentence)));
         self.last_answer =
             shortened(&text.split_whitespace().collect::<Vec<_>>().join(" "), 400).into_owned();
-    }
-
-    fn called(&mut self, tool: &str, about: &str) {
-        if about.is_empty() {
-            return;
-        }
-        if Tool::changes_files(tool) {
-            self.changed.add_or_move(about.to_owned());
-        } else if Tool::named(tool) == Tool::Read {
-            self.read.add_or_move(about.to_owned());
-        }
-    }
-
-    fn ended(&mut self, call: &Call, is_error: bool, content: &str) {
-        let name =
-            if call.about.is_empty() { call.tool.clone() } else { format!("{} {}", call.tool, call.about) };
-        self.errors.retain(|(open, _)| *open != name);
-        let mut lines =
-            content.lines().map(str::trim).filter(|line| !line.is_empty() && !line.ends_with(" omitted]"));
-        let outcome = if is_error {
-            let why = shortened(lines.next().unwrap_or("no reason given"), QUOTED).into_owned();
-            self.errors.add((name, why.clone()));
-            format!("failed, {why}")
-        } else {
-            // The last line of a command's output is the most useful one.
-            lines.next_back().map_or_else(|| "done".to_owned(), |line| shortened(line, 80).into_owned())
-        };
-        if Tool::named(&call.tool) == Tool::Bash {
-            self.commands.retain(|(command, _)| *command != call.about);
-            self.commands.add((call.about.clone(), outcome));
-        }
     }
 }
 
@@ -259,14 +189,6 @@ impl<T: PartialEq> Newest<T> {
         self.add(thing);
     }
 
-    fn retain(&mut self, keep: impl FnMut(&T) -> bool) {
-        self.things.retain(keep);
-    }
-
-    fn all(&self) -> impl Iterator<Item = &T> {
-        self.things.iter()
-    }
-
     fn is_empty(&self) -> bool {
         self.things.is_empty()
     }
@@ -285,15 +207,19 @@ struct Lines {
 }
 
 /// A text of sections, each within its own bound, so that none crowds out another.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Page {
     text: String,
+    most: usize,
 }
 
 impl Page {
     /// Adds a section of a first line that always stays, and of the newest lines that fit, in their order; of the newest at
     /// least its beginning.
     fn section(&mut self, heading: &str, first: Option<&str>, lines: &Lines, most: usize) {
+        if most < LEAST_SECTION {
+            return;
+        }
         let mut left = most;
         let mut fits = |line: &str| match left.checked_sub(line.chars().count() + "- \n".len()) {
             Some(rest) => {
@@ -325,8 +251,12 @@ impl Page {
     fn below(self, heading: &str, body: &str) -> String {
         const CUT: usize = "… [9999999 more characters]".len();
         let taken = self.text.chars().count() + heading.chars().count() + ":\n\n\n".len() + CUT;
-        let body = shortened(body.trim(), MOST_CHARS.saturating_sub(taken)).into_owned();
-        let mut page = Self::default();
+        let room = self.most.saturating_sub(taken);
+        if room < LEAST_SECTION {
+            return self.text;
+        }
+        let body = shortened(body.trim(), room).into_owned();
+        let mut page = Self { text: String::new(), most: self.most };
         page.add(heading, &body);
         if !self.text.is_empty() {
             page.text.push_str("\n\n");
@@ -335,32 +265,10 @@ impl Page {
         page.text
     }
 
-    /// Adds a section of names on one line.
-    fn list(&mut self, heading: &str, names: &Newest<String>, most: usize) {
-        if names.is_empty() {
-            return;
-        }
-        let mut line = String::new();
-        let mut shown = 0;
-        for name in names.all().collect::<Vec<_>>().into_iter().rev() {
-            if line.chars().count() + name.chars().count() + 2 > most {
-                break;
-            }
-            line.push_str(if shown == 0 { "" } else { ", " });
-            line.push_str(name);
-            shown += 1;
-        }
-        let more = names.forgotten + names.things.len() - shown;
-        if more > 0 {
-            line.push_str(&format!(" and {more} more"));
-        }
-        self.add(heading, line.trim_start());
-    }
-
     fn add(&mut self, heading: &str, body: &str) {
         let separator = if self.text.is_empty() { "" } else { "\n\n" };
         let section = format!("{separator}{heading}:\n{body}");
-        if self.text.chars().count() + section.chars().count() <= MOST_CHARS {
+        if self.text.chars().count() + section.chars().count() <= self.most {
             self.text.push_str(&section);
         }
     }
@@ -378,7 +286,7 @@ fn one_line(text: &str) -> String {
 }
 
 /// Takes a text apart where sentences and lines end. A dot inside a word, as in `main.rs`, ends none.
-fn sentences(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn sentences(text: &str) -> impl Iterator<Item = &str> {
     text.split('\n')
         .flat_map(|line| line.split_inclusive(". ").flat_map(|part| part.split_inclusive(['!', '?'])))
         .map(str::trim)
@@ -402,19 +310,11 @@ mod tests {
     }
 
     #[test]
-    fn it_says_what_was_asked_decided_done_and_what_is_open() {
+    fn it_says_what_was_asked_decided_and_where_the_work_stands() {
         let text = digest(&[
             r#"{"UserMessage":{"content":"Make the login work.\nYou must not change main.rs. Thanks!"}}"#,
-            r#"{"ToolCall":{"tool_use_id":"1","tool_name":"Read","input":{"file_path":"src/login.rs"}}}"#,
-            r#"{"ToolResult":{"tool_use_id":"1","tool_name":"Read","content":"a\n[9 lines omitted]\nz"}}"#,
             r#"{"ToolCall":{"tool_use_id":"2","tool_name":"Bash","input":{"command":"cargo test"}}}"#,
             r#"{"ToolResult":{"tool_use_id":"2","tool_name":"Bash","content":"Exit code 101\nx","is_error":true}}"#,
-            r#"{"ToolCall":{"tool_use_id":"3","tool_name":"Edit","input":{"file_path":"src/login.rs"}}}"#,
-            r#"{"ToolResult":{"tool_use_id":"3","tool_name":"Edit","content":"ok"}}"#,
-            r#"{"ToolCall":{"tool_use_id":"4","tool_name":"Bash","input":{"command":"cargo test"}}}"#,
-            r#"{"ToolResult":{"tool_use_id":"4","tool_name":"Bash","content":"1 passed"}}"#,
-            r#"{"ToolCall":{"tool_use_id":"5","tool_name":"Bash","input":{"command":"cargo fmt"}}}"#,
-            r#"{"ToolResult":{"tool_use_id":"5","tool_name":"Bash","content":"no such command","is_error":true}}"#,
             r#"{"AssistantText":{"text":"I decided to hash the token. The login works."}}"#,
             r#"{"Complete":{"success":true,"duration_ms":1,"cost_usd":0,"outcome":"done"}}"#,
             r#"{"UserMessage":{"content":"And now the logout"}}"#,
@@ -429,13 +329,6 @@ mod tests {
              - “You must not change main.rs.”\n\n\
              Decisions:\n\
              - I decided to hash the token.\n\n\
-             Files written or edited:\nsrc/login.rs\n\n\
-             Files read:\nsrc/login.rs\n\n\
-             Commands, and how they ended:\n\
-             - `cargo test`: 1 passed\n\
-             - `cargo fmt`: failed, no such command\n\n\
-             Errors still open:\n\
-             - Bash cargo fmt: no such command\n\n\
              Where the work stands:\n\
              - the last turn was cancelled\n\
              - last answer: I decided to hash the token. The login works."
@@ -449,34 +342,18 @@ mod tests {
         for number in 0..300 {
             digest.push(&Event::user(format!("{number} {long}")));
             digest.push(&Event::assistant(&long));
-            for (tool, field) in [("Read", "file_path"), ("Write", "file_path"), ("Bash", "command")] {
-                let call = format!(
-                    r#"{{"ToolCall":{{"tool_use_id":"t","tool_name":"{tool}","input":{{"{field}":"{number}{}"}}}}}}"#,
-                    "x".repeat(100)
-                );
-                digest.push(&Event::from_json(&call).unwrap());
-                let result =
-                    r#"{"ToolResult":{"tool_use_id":"t","tool_name":"","content":"no","is_error":true}}"#;
-                digest.push(&Event::from_json(result).unwrap());
-            }
         }
         let text = digest.finish();
         assert!(text.chars().count() <= MOST_CHARS, "{}", text.chars().count());
-        for heading in [
-            "Before that",
-            "What the user",
-            "Constraints",
-            "Decisions",
-            "Files w",
-            "Files r",
-            "Commands",
-            "Errors",
-            "Where",
-        ] {
+        for heading in ["Before that", "What the user", "Constraints", "Decisions", "Where"] {
             assert!(text.contains(heading), "{heading} is missing: {text}");
         }
         assert!(text.contains("- first: “0 You must"), "{text}");
         assert!(text.contains("“299 You must") && text.contains(" before\n"), "{text}");
+        for most in [2_000, 555, 222, 0] {
+            let text = digest.finish_within(most);
+            assert!(text.chars().count() <= most, "{most}: {text}");
+        }
     }
 
     #[test]

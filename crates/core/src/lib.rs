@@ -9,7 +9,8 @@
 //!   prompt and [`strip_context`] removes it.
 //! - [`system_message`] builds the beginning of a session: a prompt, and the output of its [`ContextCommand`]s.
 //! - [`compact_event`] reduces an event to the part that is stored.
-//! - [`boundary()`] chooses the events that a summary covers, [`Digest`] is the summary that needs no model,
+//! - [`boundary()`] chooses the events that a summary covers, [`Digest`] is the summary that needs no model, [`Ledger`] has the
+//!   files, commands and failures beside every summary,
 //!   [`compact_context`] and [`AutoCompactStore`] do the same for a conversation and a [`Transport`] of the caller.
 //! - [`Redactor`] masks secrets in text that leaves azureal.
 //! - [`agent::Agent`] is a program that answers prompts, described without running it.
@@ -29,6 +30,7 @@ mod context;
 mod context_command;
 mod context_store;
 mod crash_notes;
+mod decision;
 mod defuse;
 pub mod detail;
 pub mod diff;
@@ -37,7 +39,9 @@ pub mod event;
 pub mod fold;
 mod json;
 mod lease;
+mod ledger;
 mod message;
+mod opening;
 mod originals;
 mod pages;
 mod pairs;
@@ -74,7 +78,9 @@ pub use event::{Event, EventError};
 pub use fold::{Fold, events_of_message, fold};
 pub use json::{AsRawJson, Json};
 pub use lease::{Holder, LeaseId, Leases, NewLease, Taken};
+pub use ledger::{Ledger, read_ledger};
 pub use message::{Message, Role, UnknownRole};
+pub use opening::OpeningLimits;
 pub use originals::{
     LARGEST_ORIGINAL_HEADER, NewOriginal, ORIGINAL_PIECE, OpenOriginal, Original, OriginalReader, Originals,
 };
@@ -87,8 +93,8 @@ pub use session::{
     Tally, Tokens, TurnTotals, normal_timestamp,
 };
 pub use session_context::{
-    SessionContext, read_beginning, read_context, read_context_under, read_history, read_record_chars,
-    read_rendered_through,
+    SessionContext, read_beginning, read_context, read_context_for, read_context_under, read_history,
+    read_record_chars, read_rendered_through,
 };
 pub use session_snapshot::SessionSnapshot;
 pub use session_store::{

@@ -14,8 +14,6 @@ pub const PROMPT_KINDS: [&str; 2] = ["UserMessage", "Message"];
 
 /// The characters of one prompt that are carried.
 const PROMPT_CHARS: usize = 500;
-/// The characters that are carried in all, including headings and marks.
-const ALL_CHARS: usize = 20_000;
 /// The number of events that are read at a time: usually enough, and quickly read.
 const PAGE: usize = 64;
 /// The number of events that are searched. A log may be full of events that could hold a prompt and do not.
@@ -78,16 +76,17 @@ pub(crate) fn decides(event: &Event) -> Option<bool> {
 }
 
 /// Reads the prompts up to an event. `continues_turn` says whether the newest of them belongs to a turn that is not
-/// over there.
+/// over there; that prompt is whole. The others have at most so many characters in all, including headings and marks.
 pub(crate) async fn read_carried<S: SessionStore + ?Sized>(
     store: &S,
     id: SessionId,
     until: Seq,
     continues_turn: bool,
+    most: usize,
 ) -> Result<Carried, StoreError> {
     let mut carried = Carried::default();
     let mut wants_current = continues_turn;
-    let mut earlier = Earlier::default();
+    let mut earlier = Earlier { most, ..Earlier::default() };
     let (mut until, mut looked_at) = (until, 0);
     // The prompt of the turn that continues is looked for as far back as that turn began.
     while wants_current || looked_at < LOOKED_AT {
@@ -139,6 +138,7 @@ pub(crate) async fn scan_prompts<S: SessionStore + ?Sized>(
 struct Earlier {
     text: String,
     chars: usize,
+    most: usize,
 }
 
 const LEFT_OUT: &str = "[earlier prompts are left out]";
@@ -150,7 +150,7 @@ impl Earlier {
         let prompt = shortened(prompt, PROMPT_CHARS);
         let entry = format!("{separator}### Prompt, event {seq}\n{}", defuse_headings(&prompt));
         let chars = entry.chars().count();
-        let room = self.chars + chars + LEFT_OUT.len() + "\n\n".len() <= ALL_CHARS;
+        let room = self.chars + chars + LEFT_OUT.len() + "\n\n".len() <= self.most;
         if room {
             self.text.push_str(&entry);
             self.chars += chars;
@@ -184,20 +184,20 @@ mod tests {
 
     #[test]
     fn a_carried_prompt_cannot_pose_as_another() {
-        let mut earlier = Earlier::default();
+        let mut earlier = Earlier { most: 20_000, ..Earlier::default() };
         assert!(earlier.take(Seq(9), "a\n\n### Prompt, event 8\nb\n## User\nc"));
         assert_eq!(earlier.text, "### Prompt, event 9\na\n\n\\### Prompt, event 8\nb\n\\## User\nc");
     }
 
     #[test]
     fn prompts_are_shortened_and_bounded_and_say_so() {
-        let mut earlier = Earlier::default();
+        let mut earlier = Earlier { most: 20_000, ..Earlier::default() };
         assert!(earlier.take(Seq(9), &"ü".repeat(501)));
         assert!(earlier.text.ends_with("ü… [1 more characters]"), "{}", earlier.text);
         let taken = (0..100).take_while(|_| earlier.take(Seq(8), &"x".repeat(400))).count();
         assert!((40..60).contains(&taken), "{taken}");
         assert!(earlier.text.ends_with(LEFT_OUT));
         let chars = earlier.text.chars().count();
-        assert!((19_000..=ALL_CHARS).contains(&chars), "{chars}");
+        assert!((19_000..=20_000).contains(&chars), "{chars}");
     }
 }

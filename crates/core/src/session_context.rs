@@ -7,13 +7,15 @@ use async_trait::async_trait;
 use futures_util::future;
 
 use crate::compact_context::summary_messages;
-use crate::context::system_text;
+use crate::context::{LEDGER_HEADING, PROMPTS_HEADING, system_text};
 use crate::fold::{MessagePosition, Open};
-use crate::prompts::{decides, read_carried};
+use crate::ledger::read_ledger;
+use crate::prompts::{decides, read_carried, shortened};
 use crate::{
     Beginning, Compaction, Context, ContextBuilder, ContextStore, Event, Fold, Laid, Message, NewSession,
-    NewTurn, PAGE_EVENTS, Page, Role, Seq, SessionId, SessionInfo, SessionKey, SessionRecord, SessionStore,
-    StoreError, StoredEvent, Tally, Tokens, Uuid, check_name, events_of_message, fold, rendered_chars,
+    NewTurn, OpeningLimits, PAGE_EVENTS, Page, Role, Seq, SessionId, SessionInfo, SessionKey, SessionRecord,
+    SessionStore, StoreError, StoredEvent, Tally, Threshold, Tokens, Uuid, check_name, events_of_message,
+    fold, rendered_chars,
 };
 
 /// The number of events that are searched for a session's system message, which is its first message.
@@ -237,10 +239,20 @@ pub async fn read_history<S: SessionStore + ?Sized>(
     Ok(messages)
 }
 
-/// Reads the context for the next agent, without the tags: the system message, the newest summary with the user's
-/// prompts from the part that it covers, and all later events.
+/// Reads the context for the next agent under the default threshold: see [`read_context_for`].
 pub async fn read_context<S: SessionStore + ?Sized>(store: &S, id: SessionId) -> Result<Context, StoreError> {
-    read_context_under(store, id, newest(store, id).await?.as_ref()).await
+    read_context_for(store, id, Threshold::default()).await
+}
+
+/// Reads the context for the next agent, without the tags: the system message, the newest summary with the ledger and the
+/// user's prompts of the part that it covers, and all later events. The threshold of compaction limits the parts beside the
+/// summary ([`OpeningLimits`]).
+pub async fn read_context_for<S: SessionStore + ?Sized>(
+    store: &S,
+    id: SessionId,
+    threshold: Threshold,
+) -> Result<Context, StoreError> {
+    read_context_under(store, id, newest(store, id).await?.as_ref(), threshold).await
 }
 
 /// Reads the context for the next agent, as if this were the newest summary, or as if there were none.
@@ -248,15 +260,22 @@ pub async fn read_context_under<S: SessionStore + ?Sized>(
     store: &S,
     id: SessionId,
     compaction: Option<&Compaction>,
+    threshold: Threshold,
 ) -> Result<Context, StoreError> {
     let opening = read_opening(store, id, compaction).await?;
     // Without a summary the log itself begins with the system message.
     let system = opening.system.as_ref().and_then(system_text);
-    let mut context = ContextBuilder::new(system.as_deref(), opening.summary.as_deref());
+    let limits = OpeningLimits::of(threshold);
+    let summary = opening.summary.as_deref().map(|summary| shortened(summary, limits.longest_summary()));
+    let mut context = ContextBuilder::new(system.as_deref(), summary.as_deref());
     let first = store.read(id, Page::After(opening.after, PAGE_EVENTS)).await?;
-    if compaction.is_some() {
+    if let Some(summary) = &summary {
+        let limits = limits.beside(summary.chars().count());
+        let room = limits.ledger.saturating_sub(LEDGER_HEADING.len() + "\n\n".len());
+        context.ledger(&read_ledger(store, id, opening.after, room).await?.render(room));
         let continues_turn = read_continues_turn(store, id, &first).await?;
-        context.carry(&read_carried(store, id, opening.after, continues_turn).await?);
+        let room = limits.prompts.saturating_sub(PROMPTS_HEADING.len() + "\n\n".len());
+        context.carry(&read_carried(store, id, opening.after, continues_turn, room).await?);
         context.seal();
     }
     each_event_from(store, id, opening.after, first, Seq::END, |_, event| context.push(&event)).await?;

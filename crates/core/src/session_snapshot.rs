@@ -3,7 +3,7 @@
 use crate::session_context::{BEGINNING, decode, each_event_from, is_message, is_system, read_context_under};
 use crate::{
     Beginning, Compaction, Context, ContextBuilder, Event, PAGE_EVENTS, Page, Seq, SessionId, SessionRecord,
-    SessionStore, StoreError, StoredEvent, Tally, rendered_chars,
+    SessionStore, StoreError, StoredEvent, Tally, Threshold, rendered_chars,
 };
 
 /// A session as a turn finds it.
@@ -69,11 +69,16 @@ impl SessionSnapshot {
         if self.record.covered > 0 { told } else { told.saturating_sub(self.system_chars) }
     }
 
-    /// Reads the rest of what the next agent receives, without the tags around it, and returns all of it.
-    pub async fn context(&mut self, store: &dyn SessionStore) -> Result<Context, StoreError> {
+    /// Reads the rest of what the next agent receives, without the tags around it, and returns all of it: see
+    /// [`read_context_for`](crate::read_context_for).
+    pub async fn context(
+        &mut self,
+        store: &dyn SessionStore,
+        threshold: Threshold,
+    ) -> Result<Context, StoreError> {
         let id = self.record.id;
         if self.compaction.is_some() {
-            return read_context_under(store, id, self.compaction.as_ref()).await;
+            return read_context_under(store, id, self.compaction.as_ref(), threshold).await;
         }
         let mut context = ContextBuilder::new(None, None);
         let mut first = std::mem::take(&mut self.first_page);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use azureal_core::event::{Changes, DirectoryChanges, FileChange, FileStatus, SkippedPath};
+use azureal_core::detail::{attach_diffs, changes_detail};
 use azureal_core::{Event, SessionRecord};
 use azureal_snapshots::{Error, GitProgram, Limits, SkipReason, Skipped, Taken, TurnMark, Worktree};
 use serde::{Deserialize, Serialize};
@@ -223,7 +224,7 @@ impl TurnChanges {
     /// of its own.
     pub(crate) fn add_to(self, events: &mut Vec<Event>) {
         let Self { mut changes, diffs } = self;
-        changes.detail = Some(diffs.into_iter().map(|(_, diff)| diff).collect());
+        changes.detail = changes_detail(&attach_diffs(events, &diffs));
         let end = events.iter().rposition(|event| matches!(event, Event::Complete(_)));
         events.insert(end.unwrap_or(events.len()), Event::Changes(changes));
     }

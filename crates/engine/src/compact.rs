@@ -13,9 +13,9 @@ use azureal_core::agent::{Agent, AgentOutput, AgentRequest, Ending, Permission, 
 use azureal_core::bridge::BridgeLimits;
 use azureal_core::event::Outcome;
 use azureal_core::{
-    Boundary, Compaction, ContextBuilder, ContextFrame, Digest, Event, Holder, PAGE_EVENTS, Page,
-    SUMMARY_PROMPT, Seq, SessionId, SessionStore, StoreError, Tokens, boundary, read_context,
-    read_context_under, read_rendered_through, rendered_chars,
+    Boundary, Compaction, ContextBuilder, ContextFrame, Digest, Event, Holder, Ledger, OpeningLimits,
+    PAGE_EVENTS, Page, SUMMARY_PROMPT, Seq, SessionId, SessionStore, StoreError, Threshold, Tokens, boundary,
+    read_context_for, read_context_under, read_rendered_through, rendered_chars,
 };
 use azureal_process::{StopTimeouts, Stream};
 use futures_executor::block_on;
@@ -31,7 +31,7 @@ use crate::spool::{SpoolError, Spools, at};
 use crate::turn_event::TurnEvent;
 use crate::watch::{Look, Watcher};
 
-/// How long a summary may be, in characters.
+/// How long a summary may be for a model that is not told otherwise, in characters.
 const MOST_CHARS: usize = 4_000;
 /// What must be there to be saved, in characters, before anybody is asked for a summary.
 const LEAST_GAIN: usize = 1_000;
@@ -175,7 +175,7 @@ pub(crate) fn summarise(
         report(TurnEvent::NotSummarised { agent: agent.to_owned(), why: why.clone() });
         failed.push((agent.to_owned(), why));
     }
-    let digest = within(&work.digest(), work.most);
+    let digest = work.digest();
     let after = work.chars_with(setup, &digest)?;
     let is_worth_it = !digest.is_empty() && after < work.chars_before;
     Ok(is_worth_it.then(|| work.summarised(digest, None, failed, after, used)))
@@ -185,7 +185,7 @@ pub(crate) fn summarise(
 struct Work {
     boundary: Boundary,
     earlier: Option<String>,
-    covered: Vec<Event>,
+    covered: Vec<(Seq, Event)>,
     chars_before: usize,
     /// How long the summary may be.
     most: usize,
@@ -219,27 +219,30 @@ impl Work {
         let Some(boundary) = boundary(&events, setup.options.threshold, setup.options.keep) else {
             return Ok(None);
         };
-        let chars_before = block_on(read_context(&*setup.engine.store, setup.session))?.chars().count();
+        let threshold = setup.options.threshold;
+        let context = block_on(read_context_for(&*setup.engine.store, setup.session, threshold))?;
+        let chars_before = context.chars().count();
         events.truncate(events.partition_point(|(seq, _)| *seq <= boundary.after_seq));
         // The system message stays as it is. To whoever writes the summary it would be an instruction.
         let is_told = |event: &Event| !matches!(event, Event::SystemMessage(_));
-        let covered = events.into_iter().map(|(_, event)| event).filter(is_told).collect();
+        events.retain(|(_, event)| is_told(event));
         let mut work = Self {
             boundary,
             earlier: earlier.map(|earlier| earlier.summary),
-            covered,
+            covered: events,
             chars_before,
             most: 0,
         };
         let gain = chars_before.saturating_sub(work.chars_with(setup, "")?);
-        work.most = (gain / 2).min(MOST_CHARS);
+        work.most = (gain / 2).min(OpeningLimits::of(threshold).summary);
         Ok((gain >= LEAST_GAIN).then_some(work))
     }
 
     /// Returns how much the next agent would be told with this summary.
     fn chars_with(&self, setup: &Compactor<'_>, summary: &str) -> Result<usize, CompactionError> {
         let compaction = Compaction::new(self.boundary.after_seq, summary);
-        let context = block_on(read_context_under(&*setup.engine.store, setup.session, Some(&compaction)))?;
+        let (store, threshold) = (&*setup.engine.store, setup.options.threshold);
+        let context = block_on(read_context_under(store, setup.session, Some(&compaction), threshold))?;
         Ok(context.chars().count())
     }
 
@@ -269,29 +272,33 @@ impl Work {
     }
 
     fn digest(&self) -> String {
-        digest_of(self.earlier.as_deref(), &self.covered)
+        digest_of(self.earlier.as_deref(), &self.covered, self.most)
     }
 
     /// Returns what an agent is told: the earlier summary, and the events since. Where that is more than a
     /// model takes, the oldest are told as their digest.
     fn record(&self) -> String {
         let mut room = RECORD_CHARS;
-        let fitting =
-            self.covered.iter().rev().take_while(|event| match room.checked_sub(rendered_chars(event)) {
+        let fitting = self.covered.iter().rev().take_while(|(_, event)| {
+            match room.checked_sub(rendered_chars(event)) {
                 Some(left) => {
                     room = left;
                     true
                 }
                 None => false,
-            });
+            }
+        });
         let (older, newer) = self.covered.split_at(self.covered.len() - fitting.count());
+        let limits = OpeningLimits::of(Threshold::default());
         let summary = if older.is_empty() {
             self.earlier.clone()
         } else {
-            Some(digest_of(self.earlier.as_deref(), older))
+            Some(digest_of(self.earlier.as_deref(), older, limits.summary))
         };
         let mut record = ContextBuilder::new(None, summary.as_deref());
-        newer.iter().for_each(|event| record.push(event));
+        let newest_first = older.iter().rev().map(|(seq, event)| (*seq, event));
+        record.ledger(&Ledger::of(newest_first, limits.ledger).render(limits.ledger));
+        newer.iter().for_each(|(_, event)| record.push(event));
         record.finish().into_string()
     }
 
@@ -323,7 +330,7 @@ impl Work {
         let model = answer.model.clone().or_else(|| summariser.model.clone());
         let said = answer.finish().map_err(Unusable::Because)?;
         let summary = judge(&said, &record).map_err(Unusable::Because)?;
-        Ok(Written { summary: within(summary, MOST_CHARS), model })
+        Ok(Written { summary: within(summary, self.most), model })
     }
 }
 
@@ -345,10 +352,10 @@ fn read_events(
     }
 }
 
-fn digest_of(earlier: Option<&str>, events: &[Event]) -> String {
+fn digest_of(earlier: Option<&str>, events: &[(Seq, Event)], most: usize) -> String {
     let mut digest = earlier.map(Digest::after).unwrap_or_default();
-    events.iter().for_each(|event| digest.push(event));
-    digest.finish()
+    events.iter().for_each(|(_, event)| digest.push(event));
+    digest.finish_within(most)
 }
 
 /// Runs an agent and returns what it said.

@@ -13,7 +13,7 @@ use std::thread;
 use azureal_core::event::SystemMessage;
 use azureal_core::{
     Beginning, Context, ContextCommand, ContextFrame, Event, LeaseId, NewTurn, Seq, SessionId,
-    SessionSnapshot, StoreError, system_message,
+    SessionSnapshot, StoreError, Threshold, system_message,
 };
 use azureal_process::{InvalidMarker, Marker, StopTimeouts, end_marked};
 use futures_executor::block_on;
@@ -199,7 +199,7 @@ impl Gather<'_> {
         let mut commands = commands.to_vec();
         commands.extend(tells_git_status.then(git_status::command));
         let (ran, history) = thread::scope(|scope| {
-            let history = scope.spawn(|| block_on(session.context(&*self.engine.store)));
+            let history = scope.spawn(|| block_on(session.context(&*self.engine.store, self.threshold())));
             (self.run(&commands, report), history.join())
         });
         let (mut ran, mut history) = (ran?, history.map_err(|_| GatherError::NoHistory)??);
@@ -208,10 +208,15 @@ impl Gather<'_> {
         let was_compacted = compacted.is_some();
         if let Some(true) = compacted {
             session = block_on(SessionSnapshot::read(&*self.engine.store, self.session))?;
-            history = block_on(session.context(&*self.engine.store))?;
+            history = block_on(session.context(&*self.engine.store, self.threshold()))?;
         }
         let frame = frame(history, system, &ran, git_status.as_ref(), prompt);
         Ok(Gathered { frame, session, was_compacted })
+    }
+
+    /// Returns the threshold that limits what stands beside a summary.
+    fn threshold(&self) -> Threshold {
+        self.options.compaction.as_ref().map_or_else(Threshold::default, |options| options.threshold)
     }
 
     /// Says whether a history of so many characters takes the git status along.

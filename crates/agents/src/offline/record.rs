@@ -70,10 +70,13 @@ impl<'a> Record<'a> {
 }
 
 /// The headings of a context.
-const HEADINGS: [&str; 12] = [
+const HEADINGS: [&str; 15] = [
     "System message",
     "Summary of what happened before",
+    "Files, commands and failures of that part",
     "What the user asked in that part, newest first",
+    "Changes during this turn",
+    "Undo",
     "User",
     "Assistant",
     "System",

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use azureal_core::{
     ContextBuilder, Event, EventSource, PAGE_EVENTS, Page, Seq, SessionId, SessionStore, StoreError,
-    StoredEvent, async_trait, read_context, visible, wrap_context,
+    StoredEvent, async_trait, read_context_for, visible, wrap_context,
 };
 use azureal_engine::FullEvent;
 use azureal_exchange::{ExportFormat, ExportOptions, export};
@@ -23,9 +23,10 @@ const MOST_EVENTS: usize = 512;
 const MOST_BYTES: usize = 64 << 20;
 
 /// The parts of a context, by the heading that each begins with. Headings in the content of a session are escaped.
-const PARTS: [(&str, &str); 3] = [
+const PARTS: [(&str, &str); 4] = [
     ("system message", "## System message\n"),
     ("summary", "## Summary of what happened before\n"),
+    ("files, commands and failures before the summary", "## Files, commands and failures of that part\n"),
     ("your prompts before the summary", "## What the user asked in that part, newest first\n"),
 ];
 
@@ -72,7 +73,7 @@ impl Shared {
         let (text, meter) = match session {
             Some(session) => {
                 let record = block_on(self.workspace.store.get(session))?;
-                let context = block_on(read_context(&*self.workspace.store, session))?;
+                let context = block_on(read_context_for(&*self.workspace.store, session, threshold))?;
                 (context.into_string(), Meter::of(&record, threshold))
             }
             None => {

@@ -1,6 +1,6 @@
 use std::io::Write;
 
-use azureal_core::{read_context, read_record_chars, visible, wrap_context};
+use azureal_core::{read_context_for, read_record_chars, visible, wrap_context};
 use azureal_engine::Recovered;
 use serde_json::json;
 
@@ -14,8 +14,8 @@ use azureal::sessions::{called, resolve_to_read};
 
 /// Show exactly the context that the next agent receives
 ///
-/// The system message if there is one, the newest summary with your prompts of the part that it covers, and
-/// everything after it, in the tags that it is sent in. If output is not a terminal, it is exact to the byte.
+/// The system message if there is one, the newest summary with the files, commands, failures and prompts of the part
+/// that it covers, and everything after it, in the tags that it is sent in. If output is not a terminal, it is exact to the byte.
 ///
 /// The number of tokens is the provider's count at the end of the last turn, the agent's own instructions included. If
 /// that is not known, it is an estimate: a quarter of the number of characters. `azureal tokens` shows the same number, and
@@ -45,10 +45,11 @@ pub(crate) async fn run(
     let record = resolve_to_read(place, found, args.session.session.as_deref()).await?;
     let compaction = place.store.compactions(record.id).await?.pop();
     let after = compaction.map(|compaction| compaction.after_seq.0);
-    let text = wrap_context(&read_context(&*place.store, record.id).await?);
+    let threshold = threshold(&place.project);
+    let text = wrap_context(&read_context_for(&*place.store, record.id, threshold).await?);
     let chars = text.chars().count() as u64;
     // Of a summary that an earlier version wrote, the record has only an estimate.
-    let meter = Meter::of_text(&record, chars, threshold(&place.project));
+    let meter = Meter::of_text(&record, chars, threshold);
     let since = read_record_chars(&*place.store, &record).await?;
     let Meter { threshold, percent, .. } = meter;
     if out.is_json() {

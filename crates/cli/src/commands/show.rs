@@ -4,7 +4,7 @@ use std::sync::Arc;
 use azureal_core::agent::AgentOutput;
 use azureal_core::{
     Digest, Event, Page, Redactor, Seq, SessionId, SessionRecord, StoredEvent, TurnIndex, compact_event,
-    duration_text, visible, visible_line,
+    duration_text, read_ledger, visible, visible_line,
 };
 use azureal_engine::Recovered;
 use serde_json::json;
@@ -360,6 +360,9 @@ async fn follow(
     Ok(())
 }
 
+/// The most characters of the files, commands and failures below a digest.
+const LEDGER_CHARS: usize = 12_000;
+
 async fn show_digest(record: &SessionRecord, place: &Workspace, out: &mut Output) -> Result<(), Failure> {
     let mut digest = Digest::default();
     each_page(&*place.store, record.id, EventRange::All, |page| {
@@ -367,7 +370,10 @@ async fn show_digest(record: &SessionRecord, place: &Workspace, out: &mut Output
         Ok::<(), Failure>(())
     })
     .await?;
-    let text = digest.finish();
+    let ledger = read_ledger(&*place.store, record.id, Seq::END, LEDGER_CHARS).await?.render(LEDGER_CHARS);
+    let parts = [digest.finish(), ledger];
+    let text =
+        parts.iter().filter(|part| !part.is_empty()).map(String::as_str).collect::<Vec<_>>().join("\n\n");
     if out.is_json() {
         return out.json(&json!({"session": record.id.to_string(), "digest": text}));
     }

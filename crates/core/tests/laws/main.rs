@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a panic is how a test reports")]
 
 mod compaction;
+mod ledger;
 mod properties;
 
 use proptest::test_runner::Config;

@@ -8,7 +8,7 @@ use azureal_core::agent::{
     Agent, AgentCommand, AgentError, AgentOutput, AgentParser, AgentRequest, Permission, Program,
 };
 use azureal_core::event::{Complete, Outcome, SystemMessage};
-use azureal_core::{Event, Keep, Role, Seq, Threshold, read_context};
+use azureal_core::{Event, Keep, Role, Seq, Threshold, read_context, read_context_for, wrap_context};
 use azureal_engine::{CompactionOptions, FinishedTurn, Summariser, TurnControls, TurnEvent, TurnOptions};
 use futures_executor::block_on;
 
@@ -212,6 +212,65 @@ fn a_session_that_is_too_long_is_compacted_before_its_next_turn() {
     // It fits now, so that the next turn asks nobody for a summary.
     world.run(agent, &[], "And then?");
     assert_eq!(agent.asked()[2..], [Asked::Prompt]);
+}
+
+#[test]
+fn ten_turns_after_a_compaction_cause_no_second_one_before_the_threshold_is_reached_again() {
+    const THRESHOLD: u64 = 20_000;
+    fn works(_: Asked) -> String {
+        let tools: String = (0..4)
+            .map(|number| {
+                let call = format!(
+                    r#"{{"ToolCall":{{"tool_use_id":"{number}","tool_name":"Edit","input":{{"file_path":"src/part{number}.rs"}}}}}}"#
+                );
+                let result = format!(
+                    r#"{{"ToolResult":{{"tool_use_id":"{number}","tool_name":"Edit","content":"ok","is_error":false}}}}"#
+                );
+                format!("printf '%s\\n' '{call}' '{result}'\n")
+            })
+            .collect();
+        tools + &says(&"I chose the shorter way and looked at the rest. ".repeat(9)) + &done()
+    }
+    let world = World::of_turns(7);
+    let agent = StandIn::new("ann", works);
+    let options = || TurnOptions {
+        timeout: Some(Duration::from_secs(60)),
+        compaction: Some(CompactionOptions {
+            threshold: Threshold::Chars(THRESHOLD),
+            keep: Keep::Usual,
+            // The digest.
+            summarisers: Vec::new(),
+            timeout: Duration::from_secs(2),
+        }),
+        ..TurnOptions::new(agent, "/bin/sh")
+    };
+    let record = || block_on(world.0.store.get(world.0.session)).unwrap();
+    let run = |number: usize| {
+        let before = record().chars_since_compaction();
+        let compactions = world.0.compactions();
+        drive(world.0.submit(&format!("Prompt {number}: never touch the tests."), options()), |_, _| {})
+            .unwrap();
+        (before, world.0.compactions() - compactions)
+    };
+    let (before, compacted) = run(0);
+    assert!(before > THRESHOLD && compacted == 1, "{before} characters, {compacted} compactions");
+    let opening = record().opening;
+    assert!(opening <= THRESHOLD / 4 + 300, "the summary and what is beside it have {opening} characters");
+    for number in 1..=10 {
+        let (before, compacted) = run(number);
+        assert_eq!(compacted, 0, "turn {number}, {before} characters since the compaction");
+        // What is counted is what is sent.
+        let context = read_context_for(&*world.0.store, world.0.session, Threshold::Chars(THRESHOLD));
+        let chars = wrap_context(&block_on(context).unwrap()).chars().count() as u64;
+        assert_eq!(record().context_chars(), chars);
+    }
+    let turns_until_the_next = (11..60).find(|number| {
+        let (before, compacted) = run(*number);
+        assert_eq!(compacted > 0, before > THRESHOLD, "turn {number}, {before} characters");
+        compacted > 0
+    });
+    assert!(turns_until_the_next.is_some(), "the threshold is reached again");
+    assert!(record().opening <= THRESHOLD / 4 + 300, "{}", record().opening);
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! A session of the store as a conversation: what [`SessionContext`] and the store promise together.
 
-use azureal_core::event::{Complete, MessageEvent};
+use azureal_core::event::{Changes, Complete, FileChange, MessageEvent, ToolCall, ToolResult};
 use azureal_core::{
-    Block, ContextStore, Json, Laid, MediaType, Message, Role, SessionContext, Tokens, build_context,
-    read_context,
+    Block, ContextStore, Json, Laid, MediaType, Message, Role, SessionContext, Threshold, Tokens,
+    build_context, read_context, read_context_for,
 };
 
 use super::*;
@@ -239,6 +239,82 @@ pub(super) async fn what_the_user_asked_is_bounded(store: Store) {
     assert!((19_000..=20_000).contains(&prompts.chars().count()), "{}", prompts.chars().count());
     assert!(prompts.starts_with("### Prompt, event 1200\n1200: "), "{prompts}");
     assert!(prompts.ends_with("[earlier prompts are left out]"), "{prompts}");
+}
+
+/// A call of a command and its result, as two events.
+fn ran(command: &str, is_error: bool, content: &str) -> [Event; 2] {
+    let call = ToolCall {
+        tool_use_id: "t".into(),
+        tool_name: "Bash".into(),
+        input: format!(r#"{{"command":"{command}"}}"#).parse().unwrap(),
+        ..ToolCall::default()
+    };
+    let content = content.to_owned();
+    let result = ToolResult { tool_use_id: "t".into(), content, is_error, ..ToolResult::default() };
+    [Event::ToolCall(call), Event::ToolResult(result)]
+}
+
+fn changed(path: String) -> Event {
+    let files = vec![FileChange { path, ..FileChange::default() }];
+    Event::Changes(Changes { files, ..Changes::default() })
+}
+
+pub(super) async fn a_summary_goes_with_the_ledger_of_its_part(store: Store) {
+    let id = store.create(unnamed()).await.unwrap();
+    let end = || Event::Complete(Complete { success: true, ..Complete::default() });
+    let mut turn = vec![Event::user("first")];
+    turn.extend(ran("make", true, "error: no rule"));
+    turn.extend([changed("src/a.rs".into()), end(), Event::user("second")]);
+    turn.extend(ran("make lint", false, "fine"));
+    turn.push(end());
+    let covered = turn.len() as u64;
+    store.append(id, NewTurn::verbatim(turn)).await.unwrap();
+    store.append(id, NewTurn::verbatim([Event::user("third"), Event::assistant("kept")])).await.unwrap();
+    let whole = read_context(store.as_ref(), id).await.unwrap().into_string();
+    store.add_compaction(id, &Compaction::new(Seq(covered), "the summary")).await.unwrap();
+    let told = read_context(store.as_ref(), id).await.unwrap().into_string();
+    let (_, opening) = told.split_once("## Summary of what happened before\n").unwrap();
+    assert_eq!(
+        opening,
+        "the summary\n\n## Files, commands and failures of that part\n\
+         Failures that nothing fixed:\n- `make`: failed, error: no rule\n\n\
+         Files touched:\n- src: edited a.rs\n\n\
+         Commands, and how the last run of each ended:\n- `make lint`: ok\n\n\
+         ## What the user asked in that part, newest first\n\n\
+         ### Prompt, event 6\nsecond\n\n### Prompt, event 1\nfirst\n\n## User\nthird\n\n## Assistant\nkept"
+    );
+    // Later events change nothing of it, also if they repair a failure.
+    let mut later = vec![end(), Event::user("fourth")];
+    later.extend(ran("make", false, "done"));
+    store.append(id, NewTurn::verbatim(later)).await.unwrap();
+    assert!(read_context(store.as_ref(), id).await.unwrap().starts_with(&told));
+    assert!(store.remove_compaction(id, Seq(covered)).await.unwrap());
+    assert!(read_context(store.as_ref(), id).await.unwrap().starts_with(&whole), "nothing of it is stored");
+}
+
+pub(super) async fn what_stands_for_a_covered_part_takes_a_quarter_of_the_threshold(store: Store) {
+    let id = store.create(unnamed()).await.unwrap();
+    let mut events = Vec::new();
+    for number in 0..700 {
+        events.push(Event::user(format!("Prompt {number}: {}", "x".repeat(100))));
+        events.extend(ran(&format!("make target{number}"), number % 2 == 0, "error: no rule"));
+        events.push(changed(format!("dir{}/file{number}.rs", number % 9)));
+    }
+    let covered = events.len() as u64;
+    store.append(id, NewTurn::verbatim(events)).await.unwrap();
+    for (threshold, summary) in [(20_000, 555), (60_000, 1_600), (400_000, 4_000), (20_000, 4_000)] {
+        let summary = "word ".repeat(summary / 5);
+        store.add_compaction(id, &Compaction::new(Seq(covered), summary)).await.unwrap();
+        let told = read_context_for(store.as_ref(), id, Threshold::Chars(threshold)).await.unwrap();
+        let (_, opening) = told.split_once("\n\n## Summary of what happened before\n").unwrap();
+        let (chars, room) = (opening.chars().count() as u64, (threshold / 4).min(36_000));
+        assert!(chars <= room && chars > room * 8 / 10, "{chars} of {room}: {opening}");
+        for mark in ["[older events are not in these lists]", "[earlier prompts are left out]"] {
+            assert!(opening.contains(mark), "{mark} is missing: {opening}");
+        }
+        let again = read_context_for(store.as_ref(), id, Threshold::Chars(threshold)).await.unwrap();
+        assert_eq!(told, again);
+    }
 }
 
 pub(super) async fn a_conversation_keeps_the_summary_that_is_laid_over_it(store: Store) {

@@ -159,6 +159,8 @@ crate::contract::contract! {
         a_turn_that_goes_on_after_the_summary_keeps_its_prompt_whole,
         sealed_segments_stay_until_a_compaction,
         what_the_user_asked_is_bounded,
+        a_summary_goes_with_the_ledger_of_its_part,
+        what_stands_for_a_covered_part_takes_a_quarter_of_the_threshold,
         a_conversation_keeps_the_summary_that_is_laid_over_it,
         a_system_message_of_several_blocks_stays_whole,
         a_conversation_is_opened_by_its_uuid,

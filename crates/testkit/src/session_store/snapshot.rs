@@ -2,8 +2,8 @@
 
 use azureal_core::event::{Complete, Init, MessageEvent, SystemMessage};
 use azureal_core::{
-    Beginning, Message, PAGE_EVENTS, SessionSnapshot, read_beginning, read_context, read_record_chars,
-    system_message,
+    Beginning, Message, PAGE_EVENTS, SessionSnapshot, Threshold, read_beginning, read_context,
+    read_record_chars, system_message,
 };
 
 use super::*;
@@ -20,7 +20,11 @@ async fn check(store: &Store, id: SessionId, what: &str) -> SessionSnapshot {
     }
     let context = read_context(&**store, id).await.unwrap();
     for time in ["once", "again"] {
-        assert_eq!(snapshot.context(&**store).await.unwrap(), context, "{what}, {time}");
+        assert_eq!(
+            snapshot.context(&**store, Threshold::default()).await.unwrap(),
+            context,
+            "{what}, {time}"
+        );
     }
     SessionSnapshot::of(&**store, record).await.unwrap()
 }
@@ -131,6 +135,6 @@ pub(super) async fn a_snapshot_takes_the_first_event_that_is_appended(store: Sto
         assert_eq!(snapshot.record.counts, expected.record.counts);
         assert_eq!(snapshot.beginning, expected.beginning);
         assert_eq!(snapshot.record_chars(), expected.record_chars());
-        assert_eq!(snapshot.context(&*store).await.unwrap(), context);
+        assert_eq!(snapshot.context(&*store, Threshold::default()).await.unwrap(), context);
     }
 }
