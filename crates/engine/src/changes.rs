@@ -5,8 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use azureal_core::event::{Changes, DirectoryChanges, FileChange, FileStatus, SkippedPath};
 use azureal_core::detail::{attach_diffs, changes_detail};
+use azureal_core::event::{Changes, DirectoryChanges, FileChange, FileStatus, SkippedPath};
 use azureal_core::{Event, SessionRecord};
 use azureal_snapshots::{Error, GitProgram, Limits, SkipReason, Skipped, Taken, TurnMark, Worktree};
 use serde::{Deserialize, Serialize};

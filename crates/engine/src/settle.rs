@@ -130,7 +130,10 @@ pub(crate) async fn find_turn(
         let found = newest.windows(sought.len()).rev().find(|stored| is_turn(stored));
         if let Some([first, ..]) = found {
             let last = first.seq.0.saturating_add(events.len() as u64).saturating_sub(1);
-            return Ok(Some((first.seq, Seq(last))));
+            // The changes of the turn come before its end, and are not in its output.
+            let next = Seq(first.seq.0.saturating_add(sought.len() as u64));
+            let has_changes = newest.iter().any(|stored| stored.seq == next && stored.kind == "Changes");
+            return Ok(Some((first.seq, Seq(last.saturating_add(u64::from(has_changes))))));
         }
     }
     Ok(None)

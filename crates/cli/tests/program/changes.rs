@@ -166,7 +166,10 @@ fn an_undo_is_refused_if_a_file_was_changed_since() {
 fn an_undo_is_refused_while_a_turn_runs_in_the_worktree() {
     let world = repository(EDITS);
     turn(&world);
-    fake_claude(&world, "touch begun; while [ ! -e gate ]; do sleep 0.05; done");
+    fake_claude(
+        &world,
+        "touch begun; n=0; while [ ! -e gate ] && [ $n -lt 1200 ]; do sleep 0.05; n=$((n+1)); done",
+    );
     let running = world
         .with_programs(&["run", "-a", "claude", "other"])
         .stdout(Stdio::null())
@@ -183,7 +186,9 @@ fn an_undo_is_refused_while_a_turn_runs_in_the_worktree() {
 
 #[test]
 fn an_undo_is_refused_if_another_session_ran_meanwhile() {
-    let world = repository("echo a > by-a; touch begun; while [ ! -e gate ]; do sleep 0.05; done");
+    let world = repository(
+        "echo a > by-a; touch begun; n=0; while [ ! -e gate ] && [ $n -lt 1200 ]; do sleep 0.05; n=$((n+1)); done",
+    );
     let first = world
         .with_programs(&["run", "-a", "claude", "go"])
         .stdout(Stdio::null())

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use azureal_agents::registry;
 use azureal_core::event::{Complete, Init, Outcome};
 use azureal_core::{
-    CrashNotes, Event, NewSession, NewTurn, Page, Seq, SessionId, SessionStore, Tokens, build_context_prompt,
+    Event, NewSession, NewTurn, Page, Seq, SessionId, SessionStore, Tokens, build_context_prompt,
 };
 use azureal_engine::{
     EngineOptions, Leased, Noted, Recovered, SpooledProcess, SpooledTurn, Spools, recover, this_process,
