@@ -70,7 +70,14 @@ impl Workspace {
         let recorder = self.recorder.get_or_init(|| {
             let environment = self.environment().for_children().clone();
             let git = GitProgram { program: "git".into(), environment };
-            let is_recorded = !self.is_ephemeral() && self.project.is_in_git();
+            // A folder that others can write to is not used, nor a worktree whose undo could overwrite the store.
+            let folder = git_folder::of_store(&self.project.store_path());
+            let is_usable = folder.and_then(|folder| git_folder::check_usable(&folder)).is_ok();
+            let is_safe = self.file().is_none_or(|(file, _)| {
+                file.extension().is_some_and(|end| end == "azs")
+                    || !file.starts_with(self.project.directory())
+            });
+            let is_recorded = !self.is_ephemeral() && self.project.is_in_git() && is_usable && is_safe;
             is_recorded.then(|| ChangeRecorder::new(self.project.directory(), git))
         });
         recorder.clone()

@@ -266,7 +266,7 @@ fn skipped_path(skipped: &Skipped) -> SkippedPath {
         SkipReason::TooLarge => "too large",
         SkipReason::Repository => "another repository",
         SkipReason::Unreadable => "not readable",
-        SkipReason::Name => "a name that git does not allow",
+        SkipReason::Name => "a reserved name",
         SkipReason::Special => "no file",
     };
     SkippedPath { path: shown(&skipped.path), reason: reason.to_owned() }

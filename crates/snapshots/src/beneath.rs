@@ -100,10 +100,20 @@ impl Beneath {
     }
 }
 
+/// The ends of the names of a store's files.
+const STORES: [&[u8]; 4] = [b".azs", b".azs-journal", b".azs-wal", b".azs-shm"];
+
 /// Returns whether a path names a file that no snapshot has and no undo writes: of git, or of azureal.
 ///
 /// Case-insensitive and Windows file systems have other names for `.git`; git refuses those too.
 pub(crate) fn is_forbidden(path: &[u8]) -> bool {
+    // A store may be anywhere in the project. An undo would overwrite the history.
+    if STORES.iter().any(|end| {
+        path.len() >= end.len()
+            && path.iter().rev().zip(end.iter().rev()).all(|(a, b)| a.eq_ignore_ascii_case(b))
+    }) {
+        return true;
+    }
     path.split(|byte| *byte == b'/').any(|part| {
         // Most names need no closer look, and there may be many.
         let is_plain = part.first().is_some_and(|first| !matches!(first, b'.' | b'g' | b'G' | b' '));
@@ -138,6 +148,8 @@ mod tests {
     #[test]
     fn names_of_git_and_of_azureal_are_forbidden_in_all_their_forms() {
         for path in [
+            "sessions.azs",
+            "a/old.AZS-journal",
             ".git/config",
             "a/.GIT/hooks/x",
             ".Git",

@@ -31,7 +31,7 @@ fn git(world: &World, arguments: &[&str]) -> String {
         .output()
         .unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 fn azureal(world: &World, arguments: &[&str]) -> Ran {

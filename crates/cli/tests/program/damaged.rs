@@ -86,9 +86,9 @@ fn is_to_be_reported(case: &Case, stored: &str) -> bool {
         // No session has that number, or none at all: the row belongs to nobody.
         ("sessions", "id") | ("events" | "compactions", "session_id" | "id") | ("meta", _) => false,
         // Nothing reads these, or what they say is measured again.
-        ("events", "kind" | "char_len") | ("compactions", "created" | "covers" | "writer" | "opening") => {
-            false
-        }
+        ("events", "kind" | "char_len")
+        | ("sessions", "details" | "detailed_seq")
+        | ("compactions", "created" | "covers" | "covered_details" | "writer" | "opening") => false,
         ("sessions", "uuid" | "forked_from") => stored != "null",
         ("events", "data") => true,
         ("events", "seq") => !fits || ["-1", "9223372036854775807"].contains(&case.value),

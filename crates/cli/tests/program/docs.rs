@@ -5,11 +5,13 @@ use std::path::Path;
 
 use crate::world::World;
 
-const COMMANDS: [&str; 22] = [
+const COMMANDS: [&str; 24] = [
     "run",
     "list",
     "show",
     "original",
+    "diff",
+    "undo",
     "context",
     "compact",
     "tokens",

@@ -108,7 +108,10 @@ fn a_purge_says_what_it_deleted_to_programs() {
     assert_eq!(report["sessions"], 1);
     let parts: Vec<&str> =
         report["deleted"].as_array().unwrap().iter().map(|part| part["what"].as_str().unwrap()).collect();
-    assert_eq!(parts, ["sessions", "output of turns", "unfinished turns"]);
+    assert_eq!(
+        parts,
+        ["sessions", "output of turns", "versions of files, for diff and undo", "unfinished turns"]
+    );
     assert!(report["bytes"].as_u64().unwrap() > 10_000, "{report}");
     assert_eq!(report["agent_files"].as_array().unwrap().len(), 0);
 }

@@ -187,7 +187,12 @@ fn bounded(mut event: Event) -> Event {
         Event::Hook(hook) => shorten(&mut hook.output),
         Event::SystemMessage(message) => shorten(&mut message.content),
         Event::Error(error) => shorten(&mut error.message),
-        Event::ToolResult(result) => shorten(&mut result.content),
+        Event::ToolResult(result) => {
+            shorten(&mut result.content);
+            if let Some(detail) = &mut result.detail {
+                shorten(detail);
+            }
+        }
         Event::ToolCall(_) => return still_large(compact_event(event)),
         Event::Message(message) => {
             let most = LONGEST_TEXT / message.content.len().max(1);
