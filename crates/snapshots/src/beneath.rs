@@ -100,25 +100,15 @@ impl Beneath {
     }
 }
 
-/// The ends of the names of a store's files.
-const STORES: [&[u8]; 4] = [b".azs", b".azs-journal", b".azs-wal", b".azs-shm"];
-
 /// Returns whether a path names a file that no snapshot has and no undo writes: of git, or of azureal.
 ///
 /// Case-insensitive and Windows file systems have other names for `.git`; git refuses those too.
 pub(crate) fn is_forbidden(path: &[u8]) -> bool {
-    // A store may be anywhere in the project. An undo would overwrite the history.
-    if STORES.iter().any(|end| {
-        path.len() >= end.len()
-            && path.iter().rev().zip(end.iter().rev()).all(|(a, b)| a.eq_ignore_ascii_case(b))
-    }) {
-        return true;
-    }
     path.split(|byte| *byte == b'/').any(|part| {
         // Most names need no closer look, and there may be many.
         let is_plain = part.first().is_some_and(|first| !matches!(first, b'.' | b'g' | b'G' | b' '));
         if is_plain && part.iter().all(|byte| byte.is_ascii() && *byte != b'\\') {
-            return false;
+            return is_of_store(part);
         }
         // HFS+ ignores these characters in names.
         let visible: String = String::from_utf8_lossy(part).chars().filter(|c| !is_ignored(*c)).collect();
@@ -131,7 +121,17 @@ pub(crate) fn is_forbidden(path: &[u8]) -> bool {
 }
 
 fn is_forbidden_name(name: &str) -> bool {
-    matches!(name, ".git" | "git~1" | azureal_files::OURS)
+    matches!(name, ".git" | "git~1" | azureal_files::OURS) || is_of_store(name.as_bytes())
+}
+
+/// Returns whether a name is of a store, or of a file or folder beside it: `a.azs`, `a.azs-journal`, `a.azs.spool`. A store may be
+/// anywhere in a project, and an undo must not overwrite the history.
+fn is_of_store(name: &[u8]) -> bool {
+    const END: &[u8] = b".azs";
+    let is_end = |(at, part): (usize, &[u8])| {
+        part.eq_ignore_ascii_case(END) && matches!(name.get(at + END.len()), None | Some(b'.' | b'-'))
+    };
+    name.windows(END.len()).enumerate().any(is_end)
 }
 
 fn is_ignored(c: char) -> bool {
@@ -150,6 +150,8 @@ mod tests {
         for path in [
             "sessions.azs",
             "a/old.AZS-journal",
+            "a.azs.spool/x.jsonl",
+            ".a.azs",
             ".git/config",
             "a/.GIT/hooks/x",
             ".Git",

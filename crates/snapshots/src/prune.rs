@@ -95,6 +95,12 @@ impl Worktree {
         let objects = self.objects()?;
         let mut base = BTreeSet::new();
         for (worktree, _lock) in &worktrees {
+            if pins.is_empty() {
+                // With the last session goes all that was kept for the next snapshot.
+                worktree.remove(OsStr::new(NAME)).at(&worktree.join(NAME))?;
+                let state = State::of(&read(worktree, "state").unwrap_or_default());
+                State { tree: None, ..state }.write_in(worktree)?;
+            }
             base.extend(self.indexed(worktree)?);
         }
         let size_of = |kept: &BTreeSet<String>| {
