@@ -127,7 +127,7 @@ impl Workspace {
         }
         match worktree.prune(limit) {
             Ok(pruned) => {
-                info!(snapshots = pruned.snapshots, size = pruned.size, "removed the oldest snapshots")
+                info!(snapshots = pruned.snapshots, size = pruned.size, "removed the oldest snapshots");
             }
             // Another process takes a snapshot: the next turn tries again.
             Err(error) => debug!(%error, "snapshots are not pruned"),
