@@ -30,6 +30,7 @@ mod faults;
 mod flood;
 mod follow;
 mod git_clean;
+mod handoff;
 mod hostile;
 mod identity;
 mod import;
