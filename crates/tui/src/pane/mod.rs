@@ -104,6 +104,8 @@ pub struct Labels {
     pub send: Option<String>,
     /// Shows the context of the next agent.
     pub context: Option<String>,
+    /// Shows the changes of a turn.
+    pub changes: Option<String>,
 }
 
 /// The requests that have no answer yet.
