@@ -314,6 +314,7 @@ impl Pane {
         self.blocks.prompt(prompt);
         self.live = Some(live);
         self.place = Place::End;
+        self.cursor = None;
         self.is_out_of_order = true;
         self.unsent = None;
     }

@@ -39,6 +39,15 @@ fn the_changes_are_those_of_the_turn_that_is_read() {
 }
 
 #[test]
+fn a_prompt_that_is_sent_ends_the_place_of_the_reader() {
+    let mut screen = started(in_changed_session);
+    screen.keys("tab { { i 'Next.' enter");
+    screen.news(accepted(PANE, 12)).news(began(PANE, "Next.", 122)).asked();
+    screen.keys("tab d");
+    assert_eq!(screen.asked(), [Request::Changes { pane: PANE, at: None }]);
+}
+
+#[test]
 fn a_new_conversation_has_no_changes() {
     let mut screen = started(|_| ());
     screen.asked();
