@@ -3,7 +3,7 @@
 use azureal_core::event::Undo;
 use azureal_core::{Event, NewTurn, SessionRecord};
 use azureal_engine::{Recovered, snapshot_owner, stored_changes};
-use azureal_snapshots::{UndoConflict, UndoPlan, Worktree};
+use azureal_snapshots::{ConflictReason, UndoConflict, UndoPlan, Worktree};
 
 use crate::changes::{TurnChanges, snapshot_error};
 use crate::error::Error;
@@ -140,5 +140,17 @@ impl Workspace {
                 .with_hint("wait for it; `azureal ps` shows it. Nothing was changed"));
         }
         Ok(worktree)
+    }
+}
+
+/// Returns the reason of a conflict in words.
+pub fn conflict_words(why: ConflictReason) -> &'static str {
+    match why {
+        ConflictReason::ChangedSince => "changed since the turn",
+        ConflictReason::DeletedSince => "deleted since the turn",
+        ConflictReason::CreatedSince => "created since the turn",
+        ConflictReason::InTheWay => "another file or folder is in its place",
+        ConflictReason::NotStored => "its content is not recorded",
+        ConflictReason::Name => "its name is reserved",
     }
 }

@@ -54,6 +54,7 @@ mod clipboard;
 mod compaction;
 #[cfg(target_os = "linux")]
 mod creation;
+mod file_changes;
 mod following;
 mod highlight;
 mod hub;
@@ -72,6 +73,8 @@ mod shared;
 mod terminal;
 mod turn;
 
+pub use azureal_snapshots::Diff;
+pub use file_changes::{FileChanges, UndoQuestion};
 pub use kept::{Draft, Kept};
 pub use news::{AgentLine, News, NextAgent, Opened, SessionLine, TurnNews};
 pub use request::{EditPurpose, PaneId, ReadWith, Request};
@@ -147,6 +150,9 @@ impl Desk {
             | Request::Cancel { pane }
             | Request::Answer { pane, .. }
             | Request::Compact { pane }
+            | Request::Changes { pane, .. }
+            | Request::PlanUndo { pane, .. }
+            | Request::Undo { pane, .. }
             | Request::Context { pane } => self.in_pane(pane, request),
             Request::Highlight { pane, block, at, language, code } => {
                 if let Some(pane) = self.shared.outbox.opened(pane) {
@@ -169,7 +175,7 @@ impl Desk {
                 let by = clipboard::copy(&text, shared.workspace.environment());
                 shared.outbox.send(News::Copied { by, text });
             }),
-            Request::Edit { .. } | Request::Read { .. } => {
+            Request::Edit { .. } | Request::Read { .. } | Request::ReadChanges { .. } => {
                 let error = Error::usage("this request needs the terminal");
                 self.shared.outbox.failed_without_pane(error);
             }
@@ -189,15 +195,21 @@ impl Desk {
                 shared.outbox.send(News::Edited { text, purpose });
             }
             Request::Read { pane, at, with } => {
-                let read = match self.session_of(pane) {
-                    Some(session) => shared.read(session, at, with),
-                    None => Err(Error::usage("this conversation is not stored yet")),
-                };
-                if let Err(error) = read {
-                    shared.outbox.send(News::Failed { pane: Some(pane), error, unsent: None });
-                }
+                self.read_session(pane, |session| shared.read(session, at, with));
+            }
+            Request::ReadChanges { pane, of } => {
+                self.read_session(pane, |session| shared.read_changes(session, of));
             }
             other => self.perform(other),
+        }
+    }
+
+    /// Shows something of the session of a pane, and reports what is wrong with it.
+    fn read_session(&self, pane: PaneId, read: impl FnOnce(SessionId) -> Result<(), Error>) {
+        let session =
+            self.session_of(pane).ok_or_else(|| Error::usage("this conversation is not stored yet"));
+        if let Err(error) = session.and_then(read) {
+            self.shared.outbox.send(News::Failed { pane: Some(pane), error, unsent: None });
         }
     }
 

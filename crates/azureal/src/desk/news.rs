@@ -9,7 +9,7 @@ use azureal_core::{Event, Seq, SessionId, SessionRecord, StoredEvent};
 
 use azureal_transcript::Tone;
 
-use super::{Kept, PaneId};
+use super::{FileChanges, Kept, PaneId, UndoQuestion};
 use crate::error::Error;
 use crate::meter::Meter;
 use crate::turns::ActiveTurn;
@@ -116,6 +116,29 @@ pub enum News {
         text: String,
         /// Its size.
         meter: Meter,
+    },
+    /// The changes of a turn in the files of the worktree.
+    Changes {
+        /// The pane.
+        pane: PaneId,
+        /// The event that was asked for.
+        at: Option<Seq>,
+        /// The changes, or the reason why there are none.
+        changes: Result<Box<FileChanges>, Error>,
+    },
+    /// The effect of an undo, for a question to the user.
+    UndoPlanned {
+        /// The pane.
+        pane: PaneId,
+        /// The question.
+        question: Box<UndoQuestion>,
+    },
+    /// The files of a turn are restored.
+    Undone {
+        /// The pane.
+        pane: PaneId,
+        /// What was done, in words.
+        summary: String,
     },
     /// The agents.
     Agents(Vec<AgentLine>),

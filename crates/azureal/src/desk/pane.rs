@@ -180,6 +180,30 @@ impl PaneThread {
                 });
                 Ok(())
             }
+            Request::Changes { at, .. } => {
+                self.apart(move |pane, session| {
+                    let changes = stored(session).and_then(|session| pane.shared.file_changes(session, at));
+                    pane.send(News::Changes { pane: pane.pane.id, at, changes: changes.map(Box::new) });
+                    Ok(())
+                });
+                Ok(())
+            }
+            Request::PlanUndo { of, .. } => {
+                self.apart(move |pane, session| {
+                    let question = Box::new(pane.shared.plan_undo(stored(session)?, of)?);
+                    pane.send(News::UndoPlanned { pane: pane.pane.id, question });
+                    Ok(())
+                });
+                Ok(())
+            }
+            Request::Undo { question, force, .. } => {
+                self.apart(move |pane, session| {
+                    let summary = pane.shared.undo(stored(session)?, &question, force)?;
+                    pane.send(News::Undone { pane: pane.pane.id, summary });
+                    Ok(())
+                });
+                Ok(())
+            }
             Request::Switch { agent, model, .. } => self.switch(agent, model),
             Request::Compact { .. } => self.compact(),
             _ => Ok(()),
@@ -387,6 +411,11 @@ impl PaneThread {
             }
         });
     }
+}
+
+/// Returns the session of a pane that has one.
+fn stored(session: Option<SessionId>) -> Result<SessionId, Error> {
+    session.ok_or_else(|| Error::usage("this conversation is not stored yet"))
 }
 
 fn busy() -> Error {

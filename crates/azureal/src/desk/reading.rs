@@ -103,7 +103,7 @@ impl Shared {
         record.created_at = local_time(&record.created_at, TimeZone::system());
         let written = AtomicU64::new(0);
         let events = PagesAround { store, at, written: &written, found: AtomicU64::new(0) };
-        let mut out = VisibleLines { out, line: Vec::new(), written: &written };
+        let mut out = VisibleLines { written: Some(&written), ..VisibleLines::new(out) };
         let options = ExportOptions { events: Some(&events), ..ExportOptions::new(ExportFormat::Markdown) };
         block_on(export(store, &record, options, &mut out))?;
         out.finish().map_err(|error| Error::new("output", error.to_string()))?;
@@ -176,15 +176,19 @@ impl EventSource for PagesAround<'_> {
 }
 
 /// Writes lines with visible characters in the place of control characters.
-struct VisibleLines<'a> {
+pub(super) struct VisibleLines<'a> {
     out: &'a mut dyn Write,
     line: Vec<u8>,
-    /// The number of lines that are written.
-    written: &'a AtomicU64,
+    /// Counts the lines that are written.
+    written: Option<&'a AtomicU64>,
 }
 
-impl VisibleLines<'_> {
-    fn finish(mut self) -> io::Result<()> {
+impl<'a> VisibleLines<'a> {
+    pub(super) fn new(out: &'a mut dyn Write) -> Self {
+        Self { out, line: Vec::new(), written: None }
+    }
+
+    pub(super) fn finish(mut self) -> io::Result<()> {
         self.end_line()?;
         self.out.flush()
     }
@@ -201,7 +205,9 @@ impl Write for VisibleLines<'_> {
             self.line.extend_from_slice(part);
             if part.ends_with(b"\n") {
                 self.end_line()?;
-                self.written.fetch_add(1, Ordering::Relaxed);
+                if let Some(written) = self.written {
+                    written.fetch_add(1, Ordering::Relaxed);
+                }
             }
         }
         Ok(bytes.len())
@@ -245,7 +251,7 @@ mod tests {
     fn text_for_a_pager_has_no_control_characters() {
         let mut out = Vec::new();
         let written = AtomicU64::new(0);
-        let mut lines = VisibleLines { out: &mut out, line: Vec::new(), written: &written };
+        let mut lines = VisibleLines { written: Some(&written), ..VisibleLines::new(&mut out) };
         for part in ["a\u{1b}[31", "m\tb\nü", "\nlast"] {
             lines.write_all(part.as_bytes()).unwrap();
         }

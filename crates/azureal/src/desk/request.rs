@@ -2,6 +2,9 @@
 
 use azureal_core::{Seq, SessionId};
 
+use super::UndoQuestion;
+use crate::changes::ChangesOf;
+
 /// An opened conversation of an interface, numbered by the interface. A new conversation has no session before its first turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PaneId(pub u32);
@@ -145,6 +148,37 @@ pub enum Request {
         /// The pane.
         pane: PaneId,
     },
+    /// Reads the changes of a turn in the files of the worktree. Answer: [`News::Changes`](super::News::Changes).
+    Changes {
+        /// The pane.
+        pane: PaneId,
+        /// An event of the turn, or an undo; `None` for the last turn with changes.
+        at: Option<Seq>,
+    },
+    /// Looks at the effect of an undo. Changes nothing. Answer: [`News::UndoPlanned`](super::News::UndoPlanned).
+    PlanUndo {
+        /// The pane.
+        pane: PaneId,
+        /// The changes to undo.
+        of: ChangesOf,
+    },
+    /// Restores the files of a turn to what they were before it, if that still has the effect that the user has seen.
+    /// Answer: [`News::Undone`](super::News::Undone).
+    Undo {
+        /// The pane.
+        pane: PaneId,
+        /// The question that the user has answered.
+        question: Box<UndoQuestion>,
+        /// Whether to overwrite files that were changed since, and to ignore that other sessions ran meanwhile.
+        force: bool,
+    },
+    /// Opens the whole diff of some changes in the pager. Needs the terminal.
+    ReadChanges {
+        /// The pane.
+        pane: PaneId,
+        /// The changes.
+        of: ChangesOf,
+    },
     /// Finds the tones of code in a block. Answer: [`News::Highlighted`](super::News::Highlighted), unless the code is too large or its language unknown.
     Highlight {
         /// The pane.
@@ -215,6 +249,6 @@ impl Request {
     /// Returns whether the request starts a program that uses the terminal. The interface releases the terminal, performs the request with
     /// [`Desk::perform_in_terminal`](super::Desk::perform_in_terminal), which blocks until the program has ended, and takes the terminal back.
     pub fn needs_terminal(&self) -> bool {
-        matches!(self, Self::Edit { .. } | Self::Read { .. })
+        matches!(self, Self::Edit { .. } | Self::Read { .. } | Self::ReadChanges { .. })
     }
 }

@@ -22,7 +22,7 @@ impl Shared {
     /// Opens a text in the user's editor, or in the pager if it is only looked at. Returns the new text; `None` if it was not changed, or
     /// the editor failed.
     pub(super) fn edit(&self, text: &str, purpose: EditPurpose) -> Result<Option<String>, Error> {
-        let file = self.temporary(|file| file.write_all(text.as_bytes()).map_err(Error::from_io))?;
+        let file = self.temporary(".md", |file| file.write_all(text.as_bytes()).map_err(Error::from_io))?;
         let program = match purpose {
             EditPurpose::Look => self.pager(),
             EditPurpose::Prompt => self.editor(),
@@ -42,7 +42,7 @@ impl Shared {
     /// Shows a whole session as text. A pager that can begins at an event, or at the end.
     pub(super) fn read(&self, session: SessionId, at: Option<Seq>, with: ReadWith) -> Result<(), Error> {
         let mut line = None;
-        let file = self.temporary(|file| {
+        let file = self.temporary(".md", |file| {
             let mut out = BufWriter::new(file);
             line = self.write_text(session, at, &mut out)?;
             out.flush().map_err(Error::from_io)
@@ -54,10 +54,27 @@ impl Shared {
         self.run(&program, file.path()).map(drop)
     }
 
+    /// Shows a text in the pager. The suffix of its file says what it is.
+    pub(super) fn look_at(
+        &self,
+        suffix: &str,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), Error> {
+        let file = self.temporary(suffix, |file| {
+            let mut out = BufWriter::new(file);
+            write(&mut out).and_then(|()| out.flush()).map_err(Error::from_io)
+        })?;
+        self.run(&self.pager(), file.path()).map(drop)
+    }
+
     /// Writes a file that only the user can read. Dropped, it is deleted.
-    fn temporary(&self, write: impl FnOnce(&mut File) -> Result<(), Error>) -> Result<NamedTempFile, Error> {
+    fn temporary(
+        &self,
+        suffix: &str,
+        write: impl FnOnce(&mut File) -> Result<(), Error>,
+    ) -> Result<NamedTempFile, Error> {
         let folder = self.workspace.environment().temporary();
-        let file = tempfile::Builder::new().prefix("azureal-").suffix(".md").tempfile_in(&folder);
+        let file = tempfile::Builder::new().prefix("azureal-").suffix(suffix).tempfile_in(&folder);
         let mut file = file.map_err(|error| Error::file(&folder, &error))?;
         write(file.as_file_mut())?;
         Ok(file)

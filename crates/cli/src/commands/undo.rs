@@ -1,10 +1,10 @@
 use azureal::Workspace;
 use azureal::changes::ChangesOf;
 use azureal::sessions::{called, resolve};
-use azureal::undo::{FinishedUndo, PlannedUndo};
+use azureal::undo::{FinishedUndo, PlannedUndo, conflict_words};
 use azureal_core::{Seq, visible_line};
 use azureal_engine::Recovered;
-use azureal_snapshots::{ConflictReason, UndoAction, UndoConflict, UndoFile};
+use azureal_snapshots::{UndoAction, UndoConflict, UndoFile};
 use serde_json::{Value, json};
 
 use super::SessionArg;
@@ -139,18 +139,7 @@ fn report(session: &str, done: &FinishedUndo, out: &mut Output) -> Result<(), Fa
 }
 
 fn conflict_line(conflict: &UndoConflict) -> String {
-    format!("{}: {}", shown(&conflict.path), reason(conflict.why))
-}
-
-fn reason(why: ConflictReason) -> &'static str {
-    match why {
-        ConflictReason::ChangedSince => "changed since the turn",
-        ConflictReason::DeletedSince => "deleted since the turn",
-        ConflictReason::CreatedSince => "created since the turn",
-        ConflictReason::InTheWay => "another file or folder is in its place",
-        ConflictReason::NotStored => "its content is not recorded",
-        ConflictReason::Name => "its name is reserved",
-    }
+    format!("{}: {}", shown(&conflict.path), conflict_words(conflict.why))
 }
 
 fn file_json(file: &UndoFile) -> Value {
@@ -162,7 +151,7 @@ fn file_json(file: &UndoFile) -> Value {
 }
 
 fn conflict_json(conflict: &UndoConflict) -> Value {
-    json!({"path": conflict.path.to_string_lossy(), "reason": reason(conflict.why)})
+    json!({"path": conflict.path.to_string_lossy(), "reason": conflict_words(conflict.why)})
 }
 
 fn shown(path: &std::path::Path) -> String {

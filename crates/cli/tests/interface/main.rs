@@ -6,6 +6,7 @@
 )]
 
 mod as_typed;
+mod changes;
 mod counts;
 mod place;
 mod plain;

@@ -9,7 +9,7 @@ mod status;
 pub(crate) mod text;
 mod welcome;
 
-pub(crate) use overlay::{scroll_end as overlay_scroll_end, visible_rows as overlay_rows};
+pub(crate) use overlay::{code_width, scroll_end as overlay_scroll_end, visible_rows as overlay_rows};
 
 use ratatui::Frame;
 use ratatui::layout::Rect;

@@ -13,6 +13,8 @@ use crate::theme::Mark;
 
 /// The widest overlay.
 const WIDEST: u16 = 96;
+/// The widest overlay with lines of code.
+const WIDEST_CODE: u16 = 160;
 /// The columns of a row that are no text: an indent, and a mark of the chosen row.
 const INDENT: u16 = 3;
 
@@ -24,14 +26,29 @@ struct Frame {
     rows: u16,
 }
 
+fn outer_width(state: &State, widest: u16) -> u16 {
+    if is_small(state) { state.size.0 } else { state.size.0.saturating_sub(8).min(widest) }
+}
+
+/// Returns the columns of the text of an overlay.
+fn text_width(outer: u16) -> u16 {
+    outer.saturating_sub(INDENT).saturating_sub(1).max(1)
+}
+
+/// Returns the columns of lines of code in an overlay.
+pub(crate) fn code_width(state: &State) -> u16 {
+    text_width(outer_width(state, WIDEST_CODE))
+}
+
 /// Returns the places of a layer; `None` if it is not drawn.
 fn frame(state: &State, layer: &Layer) -> Option<Frame> {
     let screen = Rect::new(0, 0, state.size.0, state.size.1);
-    let outer = if is_small(state) { screen.width } else { screen.width.saturating_sub(8).min(WIDEST) };
-    let view = view(state, layer, outer.saturating_sub(INDENT).saturating_sub(1).max(1))?;
+    let widest = if matches!(layer, Layer::Changes(_)) { WIDEST_CODE } else { WIDEST };
+    let outer = outer_width(state, widest);
+    let view = view(state, layer, text_width(outer))?;
     // Title, keys, and the line that is typed in.
     let around = if view.input.is_some() { 4 } else { 3 };
-    let wanted = u16::try_from(view.rows.len()).unwrap_or(u16::MAX).saturating_add(around);
+    let wanted = view.row_count().saturating_add(around);
     let height = if is_small(state) { screen.height } else { wanted.min(screen.height.saturating_sub(4)) };
     let area = Rect {
         x: screen.width.saturating_sub(outer) / 2,
@@ -48,7 +65,7 @@ pub(crate) fn scroll_end(state: &State) -> u16 {
     let Some(Frame { view, rows, .. }) = state.layers.last().and_then(|layer| frame(state, layer)) else {
         return 0;
     };
-    u16::try_from(view.rows.len()).unwrap_or(u16::MAX).saturating_sub(rows)
+    view.row_count().saturating_sub(rows)
 }
 
 /// Returns the rows of the topmost layer that have room.
@@ -83,8 +100,7 @@ pub(super) fn draw(state: &State, layer: &Layer, buf: &mut Buffer) -> Option<Pos
         }
         top = top.saturating_add(1);
     }
-    let last = u16::try_from(view.rows.len()).unwrap_or(u16::MAX);
-    let end = last.saturating_sub(rows);
+    let end = view.row_count().saturating_sub(rows);
     let chosen = view.chosen.and_then(|row| u16::try_from(row).ok());
     // The chosen row is always in view.
     let scroll = match chosen {
@@ -92,7 +108,8 @@ pub(super) fn draw(state: &State, layer: &Layer, buf: &mut Buffer) -> Option<Pos
         None => view.scroll,
     };
     let scroll = scroll.min(end);
-    for (row, pieces) in (0..rows).zip(view.rows.iter().skip(scroll.into())) {
+    for (row, pieces) in (0..rows).zip(view.rows.iter().skip(usize::from(scroll).saturating_sub(view.first)))
+    {
         let is_chosen = chosen == Some(row.saturating_add(scroll));
         let at = row.saturating_add(top);
         let mark = if is_chosen { theme.mark(Mark::Chosen) } else { " " };

@@ -153,10 +153,12 @@ fn hints(state: &State) -> Vec<String> {
             return of(Context::List, &[Open, Back, New, Filter, Rename, Fork, Delete, AllWorktrees, Help]);
         }
         Focus::Reading => {
-            use Action::{Bottom, CopyBlock, Find, Fold, ForkHere, Help, OpenPager, PromptBefore, Write};
+            use Action::{
+                Bottom, Changes, CopyBlock, Find, Fold, ForkHere, Help, OpenPager, PromptBefore, Write,
+            };
             return of(
                 Context::Reading,
-                &[Write, Fold, Find, Bottom, CopyBlock, PromptBefore, ForkHere, OpenPager, Help],
+                &[Write, Fold, Find, Bottom, CopyBlock, Changes, PromptBefore, ForkHere, OpenPager, Help],
             );
         }
         Focus::Prompt => {}

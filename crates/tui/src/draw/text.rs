@@ -90,6 +90,30 @@ pub(crate) fn wrap(text: &str, columns: u16, most: usize, theme: &Theme) -> Vec<
     rows
 }
 
+/// Breaks a line of code into rows of a width, wherever a row is full. A mark begins the further rows. Stops after `most` rows, the last of
+/// which is cut.
+pub(crate) fn hard_wrap(line: &str, columns: u16, most: usize, theme: &Theme) -> Vec<String> {
+    let columns = columns.max(2);
+    let line = visible_line(&line.replace('\t', "    ")).into_owned();
+    let mut rows: Vec<String> = Vec::new();
+    let (mut row, mut column) = (String::new(), 0_u16);
+    for grapheme in line.graphemes(true) {
+        let cells = grapheme.cell_width();
+        if column.saturating_add(cells) > columns {
+            if rows.len().saturating_add(1) >= most {
+                rows.push(fit(&format!("{row}{grapheme}"), columns, theme));
+                return rows;
+            }
+            rows.push(std::mem::replace(&mut row, theme.mark(Mark::More).to_owned()));
+            column = 1;
+        }
+        column = column.saturating_add(cells);
+        row.push_str(grapheme);
+    }
+    rows.push(row);
+    rows
+}
+
 /// Splits a line where its first row ends.
 fn break_at(line: &str, columns: u16) -> (&str, &str) {
     let (mut column, mut space) = (0_u16, None);
@@ -174,5 +198,13 @@ mod tests {
         assert_eq!(wrap("abcdefgh", 3, 9, &THEME), ["abc", "def", "gh"]);
         assert_eq!(wrap("one two three four", 7, 2, &THEME), ["one two", "three …"]);
         assert_eq!(wrap("日本語", 1, 9, &THEME).len(), 3, "too narrow for any of them");
+    }
+
+    #[test]
+    fn a_long_line_of_code_is_broken_where_the_row_is_full() {
+        assert_eq!(hard_wrap("+a bc def", 5, 9, &THEME), ["+a bc", "… def"]);
+        assert_eq!(hard_wrap("+abcdefghi", 5, 2, &THEME), ["+abcd", "…efg…"]);
+        assert_eq!(hard_wrap("", 5, 9, &THEME), [""]);
+        assert_eq!(hard_wrap("-\ta\u{1b}", 9, 9, &THEME), ["-    a␛"]);
     }
 }

@@ -48,6 +48,8 @@ pub enum Action {
     CopyTurn,
     CopyCode,
     ForkHere,
+    Changes,
+    UndoTurn,
     OpenPager,
     OpenEditor,
     Palette,

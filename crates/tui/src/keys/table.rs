@@ -120,6 +120,8 @@ pub const TABLE: &[Entry] = table! {
         A::CopyTurn, "copy-turn", ["Y"], "copy turn", "Copy the source of a turn";
         A::CopyCode, "copy-code", ["c"], "copy code", "Copy the code of a block";
         A::ForkHere, "fork-here", ["f"], "fork", "Fork the session after this turn";
+        A::Changes, "changes", ["d"], "changes", "Show the files that changed during this turn, and their diff";
+        A::UndoTurn, "undo-turn", ["u"], "undo turn", "Restore the files of this turn to what they were before it, after a question";
         A::OpenPager, "open-pager", ["o"], "pager", "Open the session in `$PAGER`";
         A::OpenEditor, "open-editor", ["e"], "editor", "Open the session in `$EDITOR`";
         A::Palette, "palette", [":"], "commands", "Find an action by its words";
@@ -152,6 +154,8 @@ pub const TABLE: &[Entry] = table! {
         A::Compact, "menu-compact", ["c"], "compact", "Compact the session: older events become a summary";
         A::Fork, "menu-fork", ["f"], "fork", "Copy the session into a new one";
         A::Rename, "menu-rename", ["r"], "rename", "Rename the session";
+        A::Changes, "menu-changes", ["d"], "changes", "Show the files that changed during a turn, and their diff";
+        A::UndoTurn, "menu-undo", ["u"], "undo turn", "Restore the files of a turn to what they were before it, after a question";
         A::OpenPager, "menu-pager", ["o"], "pager", "Open the session in `$PAGER`";
         A::OpenEditor, "menu-editor", ["e"], "editor", "Open the session in `$EDITOR`";
         A::Trust, "menu-trust", ["t"], "trust", "Show and trust the configuration files of the project";

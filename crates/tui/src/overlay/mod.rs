@@ -1,6 +1,7 @@
 //! Overlays: layers over the screen. The topmost one takes all keys, and Esc closes only it.
 
 mod agents;
+mod changes;
 mod help;
 mod input;
 mod palette;
@@ -9,13 +10,14 @@ mod questions;
 mod view;
 
 pub(crate) use agents::{picker as agent_picker, version_number};
+pub(crate) use changes::{ChangesLayer, close as close_changes};
 pub(crate) use input::Input;
 pub(crate) use palette::all as all_actions;
 pub(crate) use press::{ask_fork, paste, press, scroll};
 pub(crate) use view::{View, view};
 
 use azureal::core::bridge::Question;
-use azureal::desk::{PaneId, Request};
+use azureal::desk::{PaneId, Request, UndoQuestion};
 use azureal::meter::Meter;
 use azureal::{Seq, SessionId};
 
@@ -35,6 +37,17 @@ pub(crate) enum Layer {
         pane: PaneId,
         /// The context; `None` until it is known.
         context: Option<ContextParts>,
+        /// The first row that is drawn.
+        scroll: u16,
+    },
+    /// The changes of a turn.
+    Changes(ChangesLayer),
+    /// The question before an undo.
+    Undo {
+        /// The pane.
+        pane: PaneId,
+        /// The question.
+        question: Box<UndoQuestion>,
         /// The first row that is drawn.
         scroll: u16,
     },

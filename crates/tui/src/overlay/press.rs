@@ -5,7 +5,7 @@ use azureal::desk::{EditPurpose, Request};
 use crossterm::event::KeyCode;
 
 use super::questions::QUIT_ANSWERS;
-use super::{Confirm, Layer, Picker, agents, palette};
+use super::{ChangesLayer, Confirm, Layer, Picker, agents, changes, palette};
 use crate::keys::{Action, Context, Key};
 use crate::state::{Effect, State};
 use crate::update;
@@ -51,6 +51,8 @@ pub(crate) fn press(state: &mut State, key: Key) -> Vec<Request> {
             scroll_by_key(state, key);
             whole.map(|text| Request::Edit { text, purpose: EditPurpose::Look }).into_iter().collect()
         }
+        Layer::Changes(layer) => changes::press(state, key, layer),
+        Layer::Undo { pane, question, scroll } => changes::answer(state, key, pane, question, scroll),
         Layer::Trust { scroll } => trust(state, key, scroll),
         Layer::Confirm(confirm) => answer(state, key, confirm),
         Layer::Quit { chosen } => quit(state, key, chosen),
@@ -113,8 +115,13 @@ pub(crate) fn paste(state: &mut State, text: &str) -> bool {
 /// Scrolls the topmost layer by rows.
 pub(crate) fn scroll(state: &mut State, rows: i32) {
     let most = crate::draw::overlay_scroll_end(state);
-    if let Some(Layer::Help { scroll } | Layer::Context { scroll, .. } | Layer::Trust { scroll }) =
-        state.layers.last_mut()
+    if let Some(
+        Layer::Help { scroll }
+        | Layer::Context { scroll, .. }
+        | Layer::Trust { scroll }
+        | Layer::Undo { scroll, .. }
+        | Layer::Changes(ChangesLayer { scroll, .. }),
+    ) = state.layers.last_mut()
     {
         let wanted = i32::from(*scroll).saturating_add(rows).clamp(0, i32::from(most));
         *scroll = u16::try_from(wanted).unwrap_or(most);
@@ -122,7 +129,7 @@ pub(crate) fn scroll(state: &mut State, rows: i32) {
 }
 
 /// Scrolls by a key. The keys are those of reading.
-fn scroll_by_key(state: &mut State, key: Key) -> bool {
+pub(super) fn scroll_by_key(state: &mut State, key: Key) -> bool {
     let page = i32::from(crate::draw::overlay_rows(state).max(1));
     let rows = match state.keys.action(Context::Reading, key) {
         Some(Action::RowUp) => -1,

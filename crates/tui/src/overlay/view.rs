@@ -4,7 +4,7 @@ use azureal::meter::grouped;
 use azureal::transcript::Tone;
 use ratatui::style::{Modifier, Style};
 
-use super::{ContextParts, Layer, Picker, agents, help, palette, questions};
+use super::{ContextParts, Layer, Picker, agents, changes, help, palette, questions};
 use crate::draw::meter;
 use crate::draw::text::{Piece, fit, one_line, pad_left, wrap};
 use crate::keys::{Action, Context};
@@ -17,8 +17,12 @@ pub(crate) struct View {
     pub(crate) title: String,
     /// A line that the user types in: its label, its text and the column of the cursor in it.
     pub(crate) input: Option<(String, String, u16)>,
-    /// The rows.
+    /// The rows: all of them, or those near the first row that is drawn.
     pub(crate) rows: Vec<Vec<Piece>>,
+    /// The number of rows before them.
+    pub(crate) first: usize,
+    /// The number of all rows, if `rows` has only some of them.
+    pub(crate) count: Option<usize>,
     /// The chosen row.
     pub(crate) chosen: Option<usize>,
     /// The first row that is drawn.
@@ -27,12 +31,21 @@ pub(crate) struct View {
     pub(crate) keys: String,
 }
 
+impl View {
+    /// Returns the number of all rows.
+    pub(crate) fn row_count(&self) -> u16 {
+        u16::try_from(self.count.unwrap_or(self.rows.len())).unwrap_or(u16::MAX)
+    }
+}
+
 /// Returns what a layer shows at a width; `None` if it is not drawn yet.
 pub(crate) fn view(state: &State, layer: &Layer, width: u16) -> Option<View> {
     Some(match layer {
         Layer::Help { scroll } => help::view(state, width, *scroll),
         Layer::Agents(picker) => agents::view(state, picker, width),
         Layer::Context { context, scroll, .. } => context_view(state, context.as_ref(), width, *scroll),
+        Layer::Changes(layer) => layer.view(state),
+        Layer::Undo { question, scroll, .. } => changes::question(state, question, width, *scroll),
         Layer::Trust { scroll } => questions::trust(state, width, *scroll),
         Layer::Confirm(confirm) => questions::confirm(state, confirm, width),
         Layer::Rename { session, name } => View {
@@ -97,7 +110,8 @@ fn next_hits(state: &State) -> String {
     hint(pair(state, Context::Reading, [Action::FindNext, Action::FindPrevious]), "next, previous")
 }
 
-fn hint(keys: Option<String>, words: &str) -> String {
+/// Returns a hint; empty if the action has no key.
+pub(super) fn hint(keys: Option<String>, words: &str) -> String {
     keys.map(|keys| format!("{keys} {words}")).unwrap_or_default()
 }
 

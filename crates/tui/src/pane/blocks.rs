@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use azureal::Event;
 use azureal::Seq;
 use azureal::core::Tool;
 use azureal::transcript::{Author, Block, CallState, Content, Level, Places, Transcript};
@@ -36,6 +37,8 @@ pub(super) struct Blocks {
     others: Vec<Block>,
     order: Vec<Item>,
     notices: u16,
+    /// The events that are changes of files, or their undo.
+    changes: HashSet<Seq>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -48,8 +51,9 @@ impl Blocks {
     /// Folds the events again.
     pub(super) fn rebuild<'a>(&mut self, events: impl Iterator<Item = &'a Held>) {
         self.transcript = Transcript::new(self.places.clone());
+        self.changes.clear();
         for held in events {
-            self.transcript.push(held.seq, &held.event);
+            self.push(held);
         }
     }
 
@@ -66,7 +70,15 @@ impl Blocks {
     }
 
     pub(super) fn push(&mut self, held: &Held) {
+        if matches!(held.event, Event::Changes(_) | Event::Undo(_)) {
+            self.changes.insert(held.seq);
+        }
         self.transcript.push(held.seq, &held.event);
+    }
+
+    /// Returns whether a block is the line of changes of files, or of their undo.
+    pub(super) fn is_change(&self, block: &Block) -> bool {
+        self.changes.contains(&block.seq) && block.part < NOTICE_PART
     }
 
     pub(super) fn push_delta(&mut self, seq: Seq, text: &str) {

@@ -104,6 +104,8 @@ pub struct Labels {
     pub send: Option<String>,
     /// Shows the context of the next agent.
     pub context: Option<String>,
+    /// Shows the changes of a turn.
+    pub changes: Option<String>,
 }
 
 /// The requests that have no answer yet.
@@ -312,6 +314,7 @@ impl Pane {
         self.blocks.prompt(prompt);
         self.live = Some(live);
         self.place = Place::End;
+        self.cursor = None;
         self.is_out_of_order = true;
         self.unsent = None;
     }

@@ -5,7 +5,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
 use azureal::transcript::{
-    Author, Block, CallState, Content, Fold, GrowingText, Layout, Row, Span, Style, Tone, apply_tones, rows,
+    Author, Block, CallState, Content, Fold, GrowingText, Layout, Row, Span, Style, Tone, apply_tones,
+    ascii_marks, rows,
 };
 use azureal::visible_line;
 use unicode_width::UnicodeWidthStr;
@@ -48,10 +49,11 @@ impl Rows {
 }
 
 impl RowCache {
-    /// Lays a block out unless that is done. Returns the number of its rows.
-    pub(super) fn lay(&mut self, block: &Block, layout: &Layout) -> usize {
+    /// Lays a block out unless that is done. Returns the number of its rows. A hint is added to the text of
+    /// a notice that is ours.
+    pub(super) fn lay(&mut self, block: &Block, layout: &Layout, hint: Option<&str>) -> usize {
         let key = (block.seq, block.part);
-        let print = print(block, layout);
+        let print = print(block, layout, hint);
         if let Some(laid) = self.laid.get(&key)
             && laid.print == print
         {
@@ -70,6 +72,12 @@ impl RowCache {
             }
             Content::Notice(_, text) if text.starts_with(BANNER) => {
                 Rows::Finished(vec![banner(text, layout)])
+            }
+            Content::Notice(level, text) if let Some(hint) = hint => {
+                let text = format!("{text}{hint}");
+                let text = if layout.is_ascii { ascii_marks(&text) } else { text };
+                let content = Content::Notice(*level, text);
+                Rows::Finished(rows(&Block::new(block.seq, block.part, content), layout))
             }
             _ => Rows::Finished(self.finished(block, layout)),
         };
@@ -142,9 +150,9 @@ fn banner(text: &str, layout: &Layout) -> Row {
 
 /// Returns a number that changes with the rows of a block. Texts only grow, so that their lengths stand for them; a text that is replaced
 /// by another one is [forgotten](RowCache::forget).
-fn print(block: &Block, layout: &Layout) -> u64 {
+fn print(block: &Block, layout: &Layout, hint: Option<&str>) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (layout.width, layout.is_ascii, layout.fold as u8, block.version).hash(&mut hasher);
+    (layout.width, layout.is_ascii, layout.fold as u8, block.version, hint).hash(&mut hasher);
     match &block.content {
         Content::Text(text) => {
             (text.source.len(), text.is_finished, text.has_heading, text.turn).hash(&mut hasher);

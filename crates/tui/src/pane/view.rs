@@ -76,11 +76,23 @@ impl Pane {
         self.blocks.get(row.index).map(|block| block.seq)
     }
 
+    /// Returns the event whose turn's changes the user wants to see; `None` at the end, for those of the last turn that has any.
+    pub fn changes_at(&self) -> Option<Seq> {
+        let index = self.cursor.and_then(|_| self.cursor_index())?;
+        let block = self.blocks.get(index).filter(|block| block.seq <= self.stored)?;
+        let is_prompt = |index: usize| self.blocks.get(index).is_some_and(super::act::is_prompt);
+        let is_last = self.window.is_at_end && !(index + 1..self.blocks.len()).any(is_prompt);
+        (!is_last || self.blocks.is_change(block)).then_some(block.seq)
+    }
+
     /// Lays a block out if necessary. Returns the number of its rows, with the blank row after it.
     pub(super) fn height_of(&mut self, index: usize) -> usize {
         let Some(block) = self.blocks.get(index) else { return 0 };
         let layout = self.layout(self.folds.of(block));
-        let rows = self.cache.lay(block, &layout);
+        let hint = self.blocks.is_change(block).then(|| {
+            self.labels.changes.as_ref().map(|key| format!(" · {key} shows them")).unwrap_or_default()
+        });
+        let rows = self.cache.lay(block, &layout, hint.as_deref());
         if rows == 0 {
             return 0;
         }

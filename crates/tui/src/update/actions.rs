@@ -5,7 +5,7 @@ use azureal::desk::{ReadWith, Request};
 
 use super::{prompting, slots};
 use crate::keys::{Action, Context};
-use crate::overlay::{self, Confirm, Input, Layer, Picker};
+use crate::overlay::{self, ChangesLayer, Confirm, Input, Layer, Picker};
 use crate::state::{Effect, Focus, MOST_SESSIONS, State};
 
 /// The most characters of the prompt that a turn is named by.
@@ -13,12 +13,16 @@ const TURN_CHARS: usize = 200;
 
 /// Performs an action where the focus is.
 pub(crate) fn perform(state: &mut State, action: Action) -> Vec<Request> {
-    let context = match state.focus {
+    perform_in(state, action, context(state))
+}
+
+/// Returns the context of the part with the focus.
+pub(super) fn context(state: &State) -> Context {
+    match state.focus {
         Focus::Prompt => Context::Prompt,
         Focus::Reading => Context::Reading,
         Focus::List => Context::List,
-    };
-    perform_in(state, action, context)
+    }
 }
 
 /// Performs an action of a context.
@@ -36,6 +40,8 @@ pub(crate) fn perform_in(state: &mut State, action: Action, context: Context) ->
             push(state, Layer::Menu { since_ms });
         }
         Action::Context => return show_context(state),
+        Action::Changes => return show_changes(state, false),
+        Action::UndoTurn => return show_changes(state, true),
         Action::Trust => push(state, Layer::Trust { scroll: 0 }),
         Action::Answer => answer(state),
         Action::Sessions => toggle_list(state),
@@ -137,6 +143,18 @@ fn show_context(state: &mut State) -> Vec<Request> {
     let pane = state.shown;
     push(state, Layer::Context { pane, context: None, scroll: 0 });
     vec![Request::Context { pane }]
+}
+
+/// Shows the changes of the turn that the user reads, and asks whether to undo them if that is wanted.
+fn show_changes(state: &mut State, asks_undo: bool) -> Vec<Request> {
+    if state.shown_session().is_none() {
+        state.inform("a new conversation has no changes yet");
+        return Vec::new();
+    }
+    let pane = state.shown;
+    let at = state.slot().and_then(|slot| slot.pane.changes_at());
+    push(state, Layer::Changes(ChangesLayer::new(pane, at, asks_undo)));
+    vec![Request::Changes { pane, at }]
 }
 
 fn answer(state: &mut State) {

@@ -37,6 +37,7 @@ fn find(state: &State, name: &str) -> Option<(Action, Context)> {
         "?" | "keys" => return Some((Action::Help, Context::Anywhere)),
         "q" | "exit" => return Some((Action::Quit, Context::Menu)),
         "model" | "agent" => return Some((Action::Agents, Context::Menu)),
+        "diff" => return Some((Action::Changes, Context::Menu)),
         "cancel" => return Some((Action::Back, Context::Prompt)),
         _ => {}
     }

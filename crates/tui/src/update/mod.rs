@@ -78,7 +78,14 @@ fn arrange(state: &mut State) -> Vec<Request> {
     let is_reading = state.focus == Focus::Reading;
     let (is_ascii, now_ms) = (state.theme.is_ascii, state.now_ms);
     let label = |action| state.keys.label(Context::Prompt, action);
-    let labels = Labels { send: label(Action::Send), context: label(Action::Context) };
+    let changes = state.keys.label(actions::context(state), Action::Changes);
+    let labels = Labels { send: label(Action::Send), context: label(Action::Context), changes };
+    let (code_width, theme) = (crate::draw::code_width(state), state.theme);
+    for layer in &mut state.layers {
+        if let overlay::Layer::Changes(layer) = layer {
+            layer.lay(code_width, &theme);
+        }
+    }
     let Some(slot) = state.slot_mut() else { return Vec::new() };
     slot.pane.set_reading(is_reading);
     slot.pane.set_ascii(is_ascii);

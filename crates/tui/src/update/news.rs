@@ -2,9 +2,11 @@
 
 use azureal::Outcome;
 use azureal::desk::{Draft, EditPurpose, News, NextAgent, PaneId, Request, TurnNews};
+use azureal::transcript::ascii_marks;
 
 use super::{actions, prompting, slots, switching};
-use crate::overlay::{ContextParts, Layer};
+use crate::keys::Action;
+use crate::overlay::{self, ContextParts, Layer};
 use crate::prompt::{History, Waiting};
 use crate::state::{Effect, Focus, State, key_of};
 
@@ -45,6 +47,9 @@ fn pane_of(news: &News) -> Option<PaneId> {
         | News::Changed { pane }
         | News::Deleted { pane }
         | News::Turn { pane, .. }
+        | News::Changes { pane, .. }
+        | News::UndoPlanned { pane, .. }
+        | News::Undone { pane, .. }
         | News::Context { pane, .. } => Some(*pane),
         News::Failed { pane, .. } => *pane,
         _ => None,
@@ -90,6 +95,21 @@ fn act(state: &mut State, news: News) -> Vec<Request> {
                 }
             }
         }
+        News::Changes { pane, at, changes } => return changes_read(state, pane, at, changes),
+        News::UndoPlanned { pane, question } => {
+            // Unless the user does something else meanwhile.
+            if matches!(state.layers.last(), Some(Layer::Changes(layer)) if layer.pane == pane) {
+                state.layers.push(Layer::Undo { pane, question, scroll: 0 });
+            }
+        }
+        News::Undone { pane, summary } => {
+            let name =
+                if pane == state.shown { String::new() } else { format!("{}: ", slots::name(state, pane)) };
+            let key = state.keys.label(actions::context(state), Action::UndoTurn);
+            let back = key.map(|key| format!("; {key} takes it back")).unwrap_or_default();
+            let summary = if state.theme.is_ascii { ascii_marks(&summary) } else { summary };
+            state.inform(&format!("{name}{summary}{back}"));
+        }
         News::Agents(agents) => state.agents = Some(agents),
         News::Paths { prefix, paths } => {
             if let Some(slot) = state.slot_mut() {
@@ -98,10 +118,7 @@ fn act(state: &mut State, news: News) -> Vec<Request> {
         }
         News::TrustRequired { content } => {
             state.untrusted = Some(content);
-            let key = state
-                .keys
-                .label(crate::keys::Context::Anywhere, crate::keys::Action::Trust)
-                .unwrap_or_default();
+            let key = state.keys.label(crate::keys::Context::Anywhere, Action::Trust).unwrap_or_default();
             state.warn(&format!(
                 "the configuration of this project is not trusted and has no effect: {key} shows it"
             ));
@@ -126,6 +143,10 @@ fn act(state: &mut State, news: News) -> Vec<Request> {
         News::Restored(kept) => restore(state, *kept),
         News::Notice(text) => state.inform(&text),
         News::Failed { error, pane, unsent } => {
+            // It would cover the notice.
+            if let Some(pane) = pane {
+                overlay::close_changes(state, pane);
+            }
             // Another turn began in the moment of Enter: the prompt is sent after it.
             match pane.filter(|pane| state.slots.contains_key(pane)).zip(unsent) {
                 Some((pane, prompt)) => prompting::wait(state, pane, prompt),
@@ -144,6 +165,26 @@ fn act(state: &mut State, news: News) -> Vec<Request> {
         | News::Changed { .. } => {}
     }
     Vec::new()
+}
+
+/// Takes the changes of a turn, if the user still waits for them.
+fn changes_read(
+    state: &mut State,
+    pane: PaneId,
+    at: Option<azureal::Seq>,
+    changes: Result<Box<azureal::desk::FileChanges>, azureal::Error>,
+) -> Vec<Request> {
+    let is_wanted =
+        |layer: &&mut Layer| matches!(layer, Layer::Changes(layer) if (layer.pane, layer.at) == (pane, at));
+    let Some(Layer::Changes(layer)) = state.layers.iter_mut().find(is_wanted) else { return Vec::new() };
+    match changes {
+        Ok(changes) => layer.take(changes).into_iter().collect(),
+        Err(error) => {
+            overlay::close_changes(state, pane);
+            state.notices.add_error(&error, state.now_ms);
+            Vec::new()
+        }
+    }
 }
 
 /// Takes what an earlier interface kept.
@@ -250,8 +291,7 @@ fn ask(state: &mut State, pane: PaneId, question: azureal::core::bridge::Questio
         state.layers.push(Layer::Question { pane, question: Box::new(question), chosen: 0 });
         return;
     }
-    let key =
-        state.keys.label(crate::keys::Context::Anywhere, crate::keys::Action::Answer).unwrap_or_default();
+    let key = state.keys.label(crate::keys::Context::Anywhere, Action::Answer).unwrap_or_default();
     let name = slots::name(state, pane);
     state.warn(&format!("{name}: the agent asks something: {key} answers"));
     bell(state, &format!("{name}: the agent asks something"));

@@ -2,7 +2,10 @@
 
 use azureal::core::acts_on_terminal;
 use azureal::core::bridge::{OptionKind, QuestionOption};
-use azureal::desk::{AgentLine, News, NextAgent, Opened, SessionLine, TurnNews};
+use azureal::core::event::{DirectoryChanges, FileChange, FileStatus};
+use azureal::desk::{
+    AgentLine, Diff, FileChanges, News, NextAgent, Opened, SessionLine, TurnNews, UndoQuestion,
+};
 use azureal::{AgentOutput, Error, Event, SessionRecord};
 use azureal_tui::keys::Keys;
 use azureal_tui::{Message, Settings};
@@ -153,7 +156,29 @@ fn play(strings: &[String], size: (u16, u16), is_ascii: bool) {
     let parts = strings.iter().map(|text| (text.clone(), 100)).collect();
     screen.news(News::Context { pane: PANE, parts, text: String::new(), meter: meter(50) });
     draw(&mut screen, "context");
-    screen.keys("esc ctrl-x t").news(News::TrustRequired { content: strings.join("\n") });
+    screen.keys("esc").news(opened(PANE, 12)).keys("ctrl-x d");
+    draw(&mut screen, "changes that are read");
+    screen.news(changes(None, hostile_changes(strings)));
+    draw(&mut screen, "changes");
+    assert!(screen.text().contains("turn 6: "), "{}", screen.text());
+    screen.keys("end");
+    draw(&mut screen, "end of the changes");
+    let conflicts = strings.iter().map(|text| (text.clone(), "changed since the turn")).collect();
+    screen.keys("u").news(planned(UndoQuestion {
+        conflicts,
+        obstacles: strings.to_vec(),
+        ..undo_question()
+    }));
+    draw(&mut screen, "undo");
+    assert!(screen.text().contains("Undo the changes"), "{}", screen.text());
+    screen.keys("esc").news(changes(
+        None,
+        FileChanges { diff: Err(Error::new("x", &strings[0]).with_hint(&strings[1])), ..file_changes() },
+    ));
+    draw(&mut screen, "changes without a diff");
+    screen.keys("esc").news(News::Undone { pane: PANE, summary: strings[0].clone() });
+    draw(&mut screen, "undone");
+    screen.keys("ctrl-x t").news(News::TrustRequired { content: strings.join("\n") });
     draw(&mut screen, "trust");
     screen.keys("esc");
     let mut asked = question();
@@ -169,6 +194,24 @@ fn play(strings: &[String], size: (u16, u16), is_ascii: bool) {
     for text in strings {
         one(&mut screen, text);
     }
+}
+
+/// Returns changes whose files have these names and these lines.
+fn hostile_changes(strings: &[String]) -> FileChanges {
+    let mut shown = file_changes();
+    let file = |text: &String| FileChange {
+        path: text.clone(),
+        from: Some(text.clone()),
+        status: FileStatus::Renamed,
+        ..FileChange::default()
+    };
+    shown.changes.files = strings.iter().map(file).collect();
+    let directory = |text: &String| DirectoryChanges { path: text.clone(), files: 1 };
+    shown.changes.directories = strings.iter().map(directory).collect();
+    let line =
+        |text: &String| format!("diff --git a/{text} b/{text}\n@@ -1 +1 @@\n-{text}\n+{text}\n {text}\n");
+    shown.diff = Ok(Diff { text: strings.iter().map(line).collect(), left_out: 0 });
+    shown
 }
 
 /// Plays one string in the places that show one. On a wide screen, most of them are there at once.

@@ -8,6 +8,7 @@
     reason = "a test that cannot continue has failed"
 )]
 
+mod changes;
 mod docs;
 mod harness;
 mod header;

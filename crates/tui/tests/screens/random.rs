@@ -13,11 +13,11 @@ use crate::harness::{COLOURS, Screen};
 use crate::world::*;
 
 /// Keys that delete no text.
-const KEYS: [&str; 49] = [
+const KEYS: [&str; 51] = [
     "enter", "ctrl-t", "esc", "ctrl-c", "alt-up", "up", "down", "tab", "pageup", "pagedown", "f1", "f2",
     "f3", "f5", "ctrl-x", "alt-1", "alt-2", "alt-3", "ctrl-j", "left", "right", "home", "end", "ctrl-l",
     "f9", "g", "G", "j", "k", "i", "n", "f", "r", "d", "/", ":", "?", "y", "[", "]", "{", "}", "z", "space",
-    "s", "x", "q", "1", "l",
+    "s", "x", "q", "1", "l", "u", "v",
 ];
 /// Keys that may delete text.
 const DELETING: [&str; 10] =
@@ -79,6 +79,13 @@ impl FakeDesk {
                     if [7, 9, 11, 12, 14].contains(&number) {
                         screen.news(opened(pane, number));
                     }
+                }
+                Request::Changes { pane, at } => {
+                    let changes = Ok(Box::new(file_changes()));
+                    screen.news(News::Changes { pane, at, changes });
+                }
+                Request::PlanUndo { pane, .. } => {
+                    screen.news(News::UndoPlanned { pane, question: Box::new(undo_question()) });
                 }
                 _ => {}
             }

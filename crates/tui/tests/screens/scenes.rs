@@ -1,8 +1,8 @@
 //! Every screen: how one gets there, and what it is for. `docs/tui.md` is made from them.
 
-use azureal::Error;
-use azureal::core::event::Complete;
+use azureal::core::event::{Complete, DirectoryChanges, Undo};
 use azureal::desk::{News, PaneId, TurnNews};
+use azureal::{Error, Event, Seq};
 
 use crate::harness::{START_MS, Screen};
 use crate::world::*;
@@ -103,7 +103,7 @@ pub(crate) const SCENES: &[Scene] = &[
     Scene {
         name: "command",
         heading: "Commands",
-        words: "A prompt that is one word with a slash in front performs an action: `/help`, `/sessions`, `/new`, `/model`, `/context`, `/compact`, `/fork`, `/rename`, `/delete`, `/cancel`, `/quit`, and all others by their [names](keys.md). A word that is no action is sent to the agent if you press Enter again.",
+        words: "A prompt that is one word with a slash in front performs an action: `/help`, `/sessions`, `/new`, `/model`, `/context`, `/diff`, `/undo`, `/compact`, `/fork`, `/rename`, `/delete`, `/cancel`, `/quit`, and all others by their [names](keys.md). A word that is no action is sent to the agent if you press Enter again.",
         before: in_session,
         keys: "'/init' enter",
         ..SCENE
@@ -117,6 +117,71 @@ pub(crate) const SCENES: &[Scene] = &[
         after: |screen| {
             screen.news(delta(PANE, "it is safe.\n\nNothing else to do."));
         },
+    },
+    Scene {
+        name: "changes",
+        heading: "The changes of a turn",
+        words: "In a git repository, a line at the end of each turn says how many files changed while it ran, whatever changed them. `d` shows them with their diff; from the prompt, Ctrl-X d or `/diff`. It is the turn that you read, or at the end the last one with changes. `v` opens the whole diff in your pager.",
+        before: in_changed_session,
+        keys: "tab d",
+        after: |screen| {
+            screen.news(changes(None, file_changes()));
+        },
+    },
+    Scene { name: "changes_notice", before: in_changed_session, keys: "tab k", ..SCENE },
+    Scene { name: "changes_end", before: in_changes, keys: "G", ..SCENE },
+    Scene {
+        name: "changes_with_notes",
+        before: in_changed_session,
+        keys: "tab d",
+        after: |screen| {
+            let mut shown = file_changes();
+            shown.changes.undone_by = Some(Seq(122));
+            shown.changes.during = vec!["u1".into(), "u2".into()];
+            shown.changes.late = true;
+            shown.changes.directories = vec![DirectoryChanges { path: "target/doc".into(), files: 1_204 }];
+            let error = error(
+                "snapshot",
+                "the snapshots of this turn are not stored here",
+                "snapshots stay on the machine of their turn",
+            );
+            shown.diff = Err(error);
+            screen.news(changes(None, shown));
+        },
+        ..SCENE
+    },
+    Scene {
+        name: "undo",
+        heading: "Undo of a turn",
+        words: "`u`, in the changes or while reading, restores the files of the turn to what they were before it, after a question. The undo is a line of the session, the next agent hears of it, and `u` takes it back.",
+        before: in_changes,
+        keys: "u",
+        after: |screen| {
+            screen.news(planned(undo_question()));
+        },
+    },
+    Scene {
+        name: "undo_conflicts",
+        heading: "Undo of a turn whose files were changed since",
+        words: "If files were changed since the turn, or other sessions ran meanwhile, the undo has a key of its own: Enter goes back.",
+        before: in_changes,
+        keys: "u",
+        after: |screen| {
+            screen.news(planned(conflicting_undo()));
+        },
+    },
+    Scene {
+        name: "undone",
+        before: in_changes,
+        keys: "u",
+        after: |screen| {
+            screen.news(planned(undo_question())).key("y");
+            let undo = Undo { of: 120, turn: 6, files: files(), ..Undo::default() };
+            let summary = undo.summary();
+            screen.news(News::Appended { pane: PANE, events: vec![stored(122, &Event::Undo(undo))] });
+            screen.news(News::Undone { pane: PANE, summary });
+        },
+        ..SCENE
     },
     Scene { name: "find", before: in_session, keys: "tab / 'race'", ..SCENE },
     Scene {

@@ -1,9 +1,12 @@
 //! A project with sessions, made by hand.
 
+use azureal::changes::{ChangesOf, TurnChanges};
 use azureal::core::bridge::{OptionKind, Question, QuestionOption};
-use azureal::core::event::{Complete, Init, ToolResult};
+use azureal::core::event::{Changes, Complete, FileChange, FileStatus, Init, ToolResult};
 use azureal::core::{Counts, Threshold};
-use azureal::desk::{AgentLine, News, NextAgent, Opened, PaneId, SessionLine, TurnNews};
+use azureal::desk::{
+    AgentLine, Diff, FileChanges, News, NextAgent, Opened, PaneId, SessionLine, TurnNews, UndoQuestion,
+};
 use azureal::meter::Meter;
 use azureal::turns::ActiveTurn;
 use azureal::{AgentOutput, Event, Seq, SessionId, SessionRecord, StoredEvent};
@@ -223,4 +226,127 @@ pub(crate) fn in_turn(screen: &mut Screen) {
     screen.news(delta(PANE, "I look at `logout` first.\n\nIt takes the same lock, so "));
     screen.asked();
     screen.now_ms = START_MS + 42_000;
+}
+
+/// The files that changed during the last turn of S12.
+pub(crate) fn files() -> Vec<FileChange> {
+    let file = |path: &str, status, added, removed| FileChange {
+        path: path.into(),
+        status,
+        from: None,
+        added,
+        removed,
+    };
+    vec![
+        file("docs/login.png", FileStatus::Added, None, None),
+        file("src/auth/old_token.rs", FileStatus::Deleted, Some(0), Some(3)),
+        file("src/auth/token.rs", FileStatus::Modified, Some(2), Some(1)),
+        FileChange {
+            from: Some("tests/tabs.rs".into()),
+            ..file("tests/login_with_two_tabs.rs", FileStatus::Renamed, Some(0), Some(0))
+        },
+    ]
+}
+
+const DIFF: &str = "\
+diff --git a/docs/login.png b/docs/login.png
+new file mode 100644
+index 0000000..9f1c2aa
+Binary files /dev/null and b/docs/login.png differ
+diff --git a/src/auth/old_token.rs b/src/auth/old_token.rs
+deleted file mode 100644
+index 58c9bdf..0000000
+--- a/src/auth/old_token.rs
++++ /dev/null
+@@ -1,3 +0,0 @@
+-fn refresh() {
+-    todo!()
+-}
+diff --git a/src/auth/token.rs b/src/auth/token.rs
+index 2f1b3c4..8d7e6f5 100644
+--- a/src/auth/token.rs
++++ b/src/auth/token.rs
+@@ -39,5 +39,6 @@ impl Tokens {
+     pub fn refresh(&self, id: TokenId) -> Result<Token, Error> {
+-        let row = self.find(id)?;
++        // Another tab waits here until this one has the new token, so that it never sees one that is not valid any more.
++        let row = self.find_for_update(id)?;
+         row.check()?;
+         Ok(row.next())
+diff --git a/tests/tabs.rs b/tests/login_with_two_tabs.rs
+similarity index 100%
+rename from tests/tabs.rs
+rename to tests/login_with_two_tabs.rs
+";
+
+/// The conversation of S12 in a git repository: events 120 and 121 are the changes of its last turn and its end.
+pub(crate) fn in_changed_session(screen: &mut Screen) {
+    screen.news(agents()).news(sessions()).keys("f3 enter");
+    let News::Opened(mut opened) = opened(PANE, 12) else { unreachable!() };
+    let end = opened.events.pop().unwrap();
+    let changes = Event::Changes(Changes { files: files(), ..Changes::default() });
+    opened.events.push(stored(120, &changes));
+    opened.events.push(stored(121, &end.event().unwrap()));
+    opened.record.counts.events = 121;
+    screen.news(News::Opened(opened)).news(News::Counted { pane: PANE, turns: 6, last: Seq(111) });
+    screen.asked();
+}
+
+/// Returns the changes of the last turn of S12.
+pub(crate) fn file_changes() -> FileChanges {
+    let changes = TurnChanges {
+        session: id(12),
+        turn: 6,
+        seq: Seq(120),
+        before: "b".repeat(40),
+        after: "a".repeat(40),
+        files: files(),
+        directories: Vec::new(),
+        during: Vec::new(),
+        late: false,
+        undone_by: None,
+        directory: None,
+    };
+    FileChanges { of: ChangesOf::Turn(6), changes, diff: Ok(Diff { text: DIFF.into(), left_out: 0 }) }
+}
+
+pub(crate) fn changes(at: Option<u64>, changes: FileChanges) -> News {
+    News::Changes { pane: PANE, at: at.map(Seq), changes: Ok(Box::new(changes)) }
+}
+
+/// An interface that shows the changes of the last turn of S12.
+pub(crate) fn in_changes(screen: &mut Screen) {
+    in_changed_session(screen);
+    screen.keys("tab d").news(changes(None, file_changes()));
+    screen.asked();
+}
+
+/// Returns the question before the undo of that turn.
+pub(crate) fn undo_question() -> UndoQuestion {
+    UndoQuestion {
+        of: ChangesOf::Turn(6),
+        session: id(12),
+        turn: 6,
+        restored: 3,
+        deleted: 2,
+        obstacles: Vec::new(),
+        conflicts: Vec::new(),
+    }
+}
+
+/// Returns the question before an undo that needs force.
+pub(crate) fn conflicting_undo() -> UndoQuestion {
+    let conflict = |number: u32| (format!("src/auth/generated/part_{number}.rs"), "changed since the turn");
+    UndoQuestion {
+        obstacles: vec![
+            "1 other session ran in this worktree during turn 6, and may have made the changes".into(),
+            "12 files were changed since turn 6, or cannot be restored".into(),
+        ],
+        conflicts: (1..=12).map(conflict).collect(),
+        ..undo_question()
+    }
+}
+
+pub(crate) fn planned(question: UndoQuestion) -> News {
+    News::UndoPlanned { pane: PANE, question: Box::new(question) }
 }

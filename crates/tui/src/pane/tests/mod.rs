@@ -248,7 +248,7 @@ pub(super) fn line(buffer: &Buffer, y: u16) -> String {
 }
 
 fn labels() -> Labels {
-    Labels { send: Some("↵".to_owned()), context: Some("F5".to_owned()) }
+    Labels { send: Some("↵".to_owned()), context: Some("F5".to_owned()), changes: Some("d".to_owned()) }
 }
 
 pub(super) fn session() -> SessionId {
