@@ -1,7 +1,7 @@
 //! The undo of a turn: its files as they were before it.
 
 use azureal_core::event::Undo;
-use azureal_core::{Event, NewTurn, SessionRecord};
+use azureal_core::{Event, NewTurn, SessionRecord, TurnTotals};
 use azureal_engine::{Recovered, snapshot_owner, stored_changes};
 use azureal_snapshots::{ConflictReason, UndoConflict, UndoPlan, Worktree};
 
@@ -105,7 +105,13 @@ impl Workspace {
             files,
             directories,
         };
-        let appended = self.store.append(record.id, NewTurn::verbatim([Event::Undo(event.clone())])).await?;
+        // The outcome of the last turn stays.
+        let completed = self.store.get(record.id).await?.completed;
+        let turn = NewTurn {
+            totals: Some(TurnTotals { completed, ..TurnTotals::default() }),
+            ..NewTurn::verbatim([Event::Undo(event.clone())])
+        };
+        let appended = self.store.append(record.id, turn).await?;
         Ok(FinishedUndo { seq: appended.last, event, left: undone.left })
     }
 

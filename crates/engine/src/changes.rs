@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use azureal_core::detail::{attach_diffs, changes_detail};
 use azureal_core::event::{Changes, DirectoryChanges, FileChange, FileStatus, SkippedPath};
@@ -14,6 +15,10 @@ use tracing::{debug, warn};
 
 /// The number of bytes of a turn's diff that are looked at: each event takes a few thousand characters of it.
 const DIFF_BYTES: usize = 1 << 20;
+/// The longest delay of a turn when it ends: for the snapshot, and for the comparison after it.
+const TURN_TIME: Duration = Duration::from_secs(2);
+/// The part of it for the snapshot.
+const SNAPSHOT_TIME: Duration = Duration::from_millis(1_400);
 /// The most paths that are named as not part of a snapshot.
 const MOST_SKIPPED: usize = 20;
 
@@ -88,7 +93,7 @@ impl ChangeRecorder {
                 return None;
             }
         };
-        let (tree, skipped) = take(worktree, choice, session, is_cancelled, notice)?;
+        let (tree, skipped) = take(worktree, choice, session, &Limits::default(), is_cancelled, notice)?;
         match worktree.begin_turn(session, run) {
             Ok(mark) => Some(BeforeTurn { tree, skipped, mark: Some(mark) }),
             Err(error) => {
@@ -120,13 +125,16 @@ impl ChangeRecorder {
         notice: &mut dyn FnMut(String),
     ) -> Option<TurnChanges> {
         let worktree = self.worktree().ok().flatten()?;
-        let late = before.mark.is_none();
+        let (late, began) = (before.mark.is_none(), Instant::now());
         // The first snapshot was not too slow.
-        let taken = take(worktree, RecordChanges::Always, session, &|| false, notice);
+        let limits = Limits { time: SNAPSHOT_TIME, ..Limits::default() };
+        let taken = take(worktree, RecordChanges::Always, session, &limits, &|| false, notice);
         // In any case: the turn is over.
         let during = before.mark.map_or_else(|| Ok(Vec::new()), |mark| worktree.end_turn(mark));
         let (after, skipped) = taken?;
         let compared = during.and_then(|during| {
+            let left = TURN_TIME.saturating_sub(began.elapsed()) / 2;
+            let worktree = worktree.comparing_within(left);
             let files = worktree.compare(&before.tree, &after)?;
             let diff = worktree.diff(&before.tree, &after, None, DIFF_BYTES)?;
             Ok((during, files, diff.text))
@@ -168,12 +176,13 @@ fn take(
     worktree: &Worktree,
     choice: RecordChanges,
     session: &str,
+    limits: &Limits,
     is_cancelled: &dyn Fn() -> bool,
     notice: &mut dyn FnMut(String),
 ) -> Option<(String, Vec<Skipped>)> {
-    let taken = match worktree.take(session, &Limits::default(), is_cancelled) {
+    let taken = match worktree.take(session, limits, is_cancelled) {
         Ok(Taken::Off) if choice == RecordChanges::Always => {
-            worktree.turn_on().and_then(|()| worktree.take(session, &Limits::default(), is_cancelled))
+            worktree.turn_on().and_then(|()| worktree.take(session, limits, is_cancelled))
         }
         taken => taken,
     };

@@ -11,7 +11,7 @@ use crate::git::{Deadline, args};
 use crate::worktree::Worktree;
 
 /// The time limit of a comparison.
-const TIME: Duration = Duration::from_secs(20);
+pub(crate) const TIME: Duration = Duration::from_secs(20);
 /// The number of files that renames are looked for in.
 const RENAMES: &str = "-l1000";
 /// The number of paths of one command.
@@ -94,12 +94,12 @@ impl Worktree {
         command.extend(args(["-z", "--raw", "--numstat", "-M", RENAMES]));
         command.extend([before.into(), after.into()]);
         let git = self.borrowing();
-        let output = match git.run(&command, Vec::new(), Deadline::after(TIME)) {
+        let output = match git.run(&command, Vec::new(), Deadline::after(self.time)) {
             // A version may be missing that nobody needs but to count its lines.
             Err(Error::Git { .. }) => {
                 let is_counting = |word: &OsString| word == "--numstat" || word == "-M" || word == RENAMES;
                 command.retain(|word| !is_counting(word));
-                git.run(&command, Vec::new(), Deadline::after(TIME))?
+                git.run(&command, Vec::new(), Deadline::after(self.time))?
             }
             output => output?,
         };
@@ -130,12 +130,12 @@ impl Worktree {
                 chunk.iter().filter(|path| !path.as_os_str().is_empty()).map(|path| path.clone().into()),
             );
             let running = self.borrowing().start(&command, Vec::new(), limit)?;
-            let deadline = Deadline::after(TIME);
+            let deadline = Deadline::after(self.time);
             let ended = running.ends_within(deadline);
             let output = running.child.stdout();
             if !ended {
                 running.child.kill();
-                return Err(Error::Slow { command: "diff-tree".to_owned(), after: TIME });
+                return Err(Error::Slow { command: "diff-tree".to_owned(), after: self.time });
             }
             let is_bounded = output.left_out > 0 || output.beginning.len() > limit;
             if !running.child.wait().success() && !is_bounded {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use azureal_files::{Folder, HeldFolder};
 use rustix::fs::OFlags;
 
+use crate::compare::TIME;
 use crate::error::{At, Error};
 use crate::git::{Git, GitProgram, check_version};
 use crate::places::{ObjectFormat, Places, read_start, user_excludes};
@@ -33,6 +34,8 @@ pub struct Worktree {
     user_excludes: Option<PathBuf>,
     /// The folder of the snapshots.
     pub(crate) home: PathBuf,
+    /// The time limit of a comparison.
+    pub(crate) time: Duration,
 }
 
 /// The open folders of a worktree's snapshots.
@@ -63,7 +66,13 @@ impl Worktree {
         let user_excludes = user_excludes(&git, variable("HOME"), variable("XDG_CONFIG_HOME"));
         let home = places.common.join(azureal_files::OURS_IN_GIT).join("snapshots");
         let git = git.with("GIT_DIR", &home).with("GIT_COMMON_DIR", &home).in_directory(&home);
-        Ok(Some(Self { places, git, user_excludes, home }))
+        Ok(Some(Self { places, git, user_excludes, home, time: TIME }))
+    }
+
+    /// Returns the same worktree with another time limit of a comparison, which is 20 s by default.
+    #[must_use]
+    pub fn comparing_within(&self, time: Duration) -> Self {
+        Self { time, ..self.clone() }
     }
 
     /// Returns the top of the worktree.

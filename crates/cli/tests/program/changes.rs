@@ -125,6 +125,7 @@ fn an_undo_restores_the_files_and_is_told_to_the_next_agent_and_can_be_undone() 
     assert!(undone.stdout.starts_with("S1: undid turn 1: 3 files changed, +1 −2\n"), "{undone}");
     assert_eq!(git(&world, &["status", "--short"]), "", "as it was committed");
     assert!(!world.path("p/d").exists(), "a folder of new files alone is gone too");
+    assert_eq!(world.run(&["list", "--json"]).json()[0]["completed"], true, "the turn is still done");
     let context = world.run(&["context", "S1"]).quiet();
     assert!(context.contains("## Undo\nThe user undid the changes of turn 1."), "{context}");
     let twice = azureal(&world, &["undo", "S1"]);
