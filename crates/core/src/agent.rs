@@ -135,6 +135,8 @@ pub struct OwnRecord {
     /// Reads the tokens of a run and of its last request from the last part of its record: for an agent whose output does
     /// not have both. `None` if they are not in there.
     pub last_usage: fn(end: &[u8]) -> Option<Usage>,
+    /// Reads the model of a run from a part of its record: for an agent whose output does not name it.
+    pub model: fn(part: &[u8]) -> Option<String>,
     /// Creates a parser of a transcript. Unlike the output, a transcript holds the prompt: as [`Event::UserMessage`],
     /// with the context still on it.
     pub reader: fn() -> Box<dyn AgentParser>,

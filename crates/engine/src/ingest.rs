@@ -21,7 +21,7 @@ use azureal_process::{ChildEnvironment, FollowError};
 
 use crate::changes::TurnChanges;
 use crate::header::SpooledTurn;
-use crate::own_record::last_usage;
+use crate::own_record::{RunFacts, run_facts};
 use crate::settle::{KEPT, find_turn, mark_of, settle};
 use crate::spool::{Spool, SpoolError};
 use crate::turn_parser::RunStart;
@@ -182,7 +182,7 @@ fn parse(
         );
         events.insert(events.len().saturating_sub(1), Event::error(OUTPUT_LIMIT, why));
     }
-    complete_usage(&mut events, agent, environment);
+    complete_from_record(&mut events, agent, environment);
     Ok(Parsed { events, late_from, refused, cache })
 }
 
@@ -309,25 +309,36 @@ fn json_length(event: &Event) -> usize {
     }
 }
 
-/// Fills in what an agent's output does not say and its own record does: the size of the last request; and the tokens of a
+/// Fills in what an agent's output does not say and its own record does: the model, the size of the last request, and the tokens of a
 /// turn that was interrupted.
-fn complete_usage(events: &mut [Event], agent: &dyn Agent, environment: &ChildEnvironment) {
+fn complete_from_record(events: &mut [Event], agent: &dyn Agent, environment: &ChildEnvironment) {
     // The last one: a program that was refused was started twice.
     let run = events.iter().rev().find_map(|event| match event {
         Event::Init(init) => init.agent_session.clone(),
         _ => None,
     });
-    let complete = events.iter_mut().rev().find_map(|event| match event {
-        Event::Complete(complete) => Some(complete),
-        _ => None,
-    });
-    let (Some(run), Some(complete)) = (run, complete) else { return };
-    if complete.usage.is_some_and(|usage| usage.context_tokens.is_some()) {
+    let Some(run) = run else { return };
+    let (mut start, mut end) = (None, None);
+    for event in events.iter_mut().rev() {
+        match event {
+            Event::Init(init) if start.is_none() => start = Some(init),
+            Event::Complete(complete) if end.is_none() => end = Some(complete),
+            _ => {}
+        }
+    }
+    let start = start.filter(|init| init.model.is_empty());
+    let end = end.filter(|complete| complete.usage.is_none_or(|usage| usage.context_tokens.is_none()));
+    if start.is_none() && end.is_none() {
         return;
     }
-    let Some(recorded) = last_usage(agent, environment, &run) else { return };
-    let said = complete.usage.unwrap_or(recorded);
-    complete.usage = Some(Usage { context_tokens: recorded.context_tokens, ..said });
+    let RunFacts { usage, model } = run_facts(agent, environment, &run).unwrap_or_default();
+    if let (Some(init), Some(model)) = (start, model) {
+        init.model = model;
+    }
+    if let (Some(complete), Some(recorded)) = (end, usage) {
+        let said = complete.usage.unwrap_or(recorded);
+        complete.usage = Some(Usage { context_tokens: recorded.context_tokens, ..said });
+    }
 }
 
 /// Stores that a turn ended before its agent ran, and why, and removes its spool.

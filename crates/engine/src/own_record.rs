@@ -53,9 +53,16 @@ fn records_folder(record: &OwnRecord, environment: &ChildEnvironment) -> Option<
 /// The most that is read of a record to find its last count of tokens, in bytes: the longest last message, and some more.
 const LAST_PART: u64 = 256 << 10;
 
-/// Returns what a run used, from the end of the agent's own record, if its output does not say it and the record's place
-/// is known. Costs the same however long the record is, and however many there are of other days.
-pub(crate) fn last_usage(agent: &dyn Agent, environment: &ChildEnvironment, run: &str) -> Option<Usage> {
+/// What an agent's own record has of a run, and its output may not.
+#[derive(Default)]
+pub(crate) struct RunFacts {
+    pub(crate) usage: Option<Usage>,
+    pub(crate) model: Option<String>,
+}
+
+/// Returns what the agent's own record has of a run, from its beginning and its end, if the record's place is known. Costs the same
+/// however long the record is, and however many there are of other days.
+pub(crate) fn run_facts(agent: &dyn Agent, environment: &ChildEnvironment, run: &str) -> Option<RunFacts> {
     let record = agent.own_record()?;
     let records = records_folder(&record, environment)?;
     let days = (record.folders_of)(run).into_iter().map(|folder| records.join(folder));
@@ -63,10 +70,17 @@ pub(crate) fn last_usage(agent: &dyn Agent, environment: &ChildEnvironment, run:
     let mut file =
         File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path).ok()?;
     let found = file.metadata().ok().filter(fs::Metadata::is_file)?;
-    file.seek(SeekFrom::Start(found.len().saturating_sub(LAST_PART))).ok()?;
-    let mut end = Vec::new();
-    file.take(LAST_PART).read_to_end(&mut end).ok()?;
-    (record.last_usage)(&end)
+    let mut part = |start: u64| {
+        file.seek(SeekFrom::Start(start)).ok()?;
+        let mut part = Vec::new();
+        Read::by_ref(&mut file).take(LAST_PART).read_to_end(&mut part).ok()?;
+        Some(part)
+    };
+    let end_at = found.len().saturating_sub(LAST_PART);
+    let end = part(end_at)?;
+    let model = (record.model)(&end);
+    let model = if model.is_none() && end_at > 0 { (record.model)(&part(0)?) } else { model };
+    Some(RunFacts { usage: (record.last_usage)(&end), model })
 }
 
 /// Stores the turn of a noted run from the agent's own record.

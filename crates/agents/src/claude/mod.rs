@@ -93,6 +93,7 @@ impl Agent for Claude {
             is_of: record::is_of,
             folders_of: |_| Vec::new(),
             last_usage: |_| None,
+            model: |_| None,
             reader: || Box::new(record::Record::default()),
         })
     }

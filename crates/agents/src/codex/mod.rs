@@ -94,6 +94,7 @@ impl Agent for Codex {
             is_of: rollout::is_of,
             folders_of: rollout::folders_of,
             last_usage: rollout::last_usage,
+            model: rollout::model,
             reader: || Box::new(rollout::Rollout::default()),
         })
     }

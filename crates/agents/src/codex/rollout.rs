@@ -49,12 +49,22 @@ pub(super) fn folders_of(thread: &str) -> Vec<PathBuf> {
 
 /// Reads the last count of tokens from the last part of a record, which may begin in the middle of a line.
 pub(super) fn last_usage(end: &[u8]) -> Option<Usage> {
-    const KIND: &[u8] = b"\"token_count\"";
-    let counts = |line: &&[u8]| line.windows(KIND.len()).any(|part| part == KIND);
-    end.rsplit(|byte| *byte == b'\n').filter(counts).find_map(|line| {
-        let line = str::from_utf8(line).ok()?;
-        older::read_usage(Fields::of(line)?.read::<Line<'_>>()?.payload?)
+    last_line(end, b"\"token_count\"", |line| older::read_usage(line.payload?))
+}
+
+/// Reads the model from a part of a record. Codex does not print it.
+pub(super) fn model(part: &[u8]) -> Option<String> {
+    last_line(part, b"\"turn_context\"", |line| {
+        let payload: Payload = Fields::of(line.payload?.get())?.read()?;
+        Some(payload.model).filter(|model| !model.is_empty())
     })
+}
+
+/// Reads the last line of a part that has this word and can be read. The part may begin and end in the middle of a line.
+fn last_line<T>(part: &[u8], word: &[u8], read: impl Fn(Line<'_>) -> Option<T>) -> Option<T> {
+    let has_word = |line: &&[u8]| line.windows(word.len()).any(|found| found == word);
+    let lines = part.rsplit(|byte| *byte == b'\n').filter(has_word);
+    lines.filter_map(|line| read(Fields::of(str::from_utf8(line).ok()?)?.read()?)).next()
 }
 
 /// The reader of one record.
@@ -490,5 +500,17 @@ mod tests {
             let context = last_usage(&record.as_bytes()[start..]).and_then(|usage| usage.context_tokens);
             assert_eq!(context, (start <= second).then_some(205), "{start}");
         }
+    }
+
+    #[test]
+    fn the_model_is_in_the_last_settings_of_a_record() {
+        let settings =
+            |model: &str| format!(r#"{{"type":"turn_context","payload":{{"cwd":"/","model":"{model}"}}}}"#);
+        let quoting =
+            r#"{"type":"event_msg","payload":{"type":"agent_message","message":"\"turn_context\""}}"#;
+        let record = [&settings("a"), &settings("b"), quoting, "", "{"].join("\n");
+        assert_eq!(model(record.as_bytes()).as_deref(), Some("b"));
+        assert_eq!(model(settings("").as_bytes()), None);
+        assert_eq!(model(b"{\"type\":\"turn_context\""), None, "a line that is cut");
     }
 }

@@ -75,6 +75,9 @@ fn claude_is_told_the_edit_of_codex_and_what_a_command_changed() {
     server.push(Answer::new().tool("exec_command", json!({"cmd": FAILING})));
     server.push("Done.");
     run(&real, "codex", "Fix the login");
+    // Codex names its model in its own transcript only.
+    let listed = real.run(&["list", "--json"]).json();
+    assert!(listed[0]["model"].as_str().is_some_and(|model| !model.is_empty()), "{listed}");
     assert_eq!(fs::read_to_string(real.home.project().join("notes.txt")).unwrap(), "new note\n");
     server.push("I see.");
     run(&real, "claude", "Your turn");
