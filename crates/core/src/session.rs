@@ -525,7 +525,7 @@ mod tests {
         };
         assert_eq!((tally(&[plain]).detail_chars, tally(&[short]).detail_chars), (0, 2 - 20));
         assert_eq!(tally(&[short]).plain_chars(), tally(&[plain]).counts.rendered_chars);
-        assert_eq!(tally(&[long]).detail_chars, 25 - 2 - 2);
+        assert_eq!(tally(&[long]).detail_chars, 21 - 2);
         assert_eq!(
             (tally(&[changes]).plain_chars(), tally(&[r#"{"Undo":{"turn":1}}"#]).plain_chars()),
             (0, 0)

@@ -44,6 +44,7 @@ pub(super) fn trace(command: &Command, root: &Path, log: &Path, inject: Option<&
     }
     strace.arg(command.get_program()).args(command.get_args());
     strace.current_dir(command.get_current_dir().unwrap()).env_clear();
+    strace.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     strace.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let output = strace.output().unwrap();
     assert_eq!(output.status.success(), inject.is_none(), "{output:?}");
