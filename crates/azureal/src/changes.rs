@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use azureal_core::event::{Changes, DirectoryChanges, FileChange, Undo};
+use azureal_core::event::{Changes, DirectoryChanges, FileChange, SkippedPath, Undo};
 use azureal_core::{Event, PAGE_EVENTS, Page, Seq, SessionId, SessionRecord, StoredEvent, TurnIndex};
 use azureal_engine::{ChangeRecorder, snapshot_owner, stored_changes};
 use azureal_snapshots::{Diff, GitProgram, Worktree, has_interrupted_undo};
@@ -39,8 +39,12 @@ pub struct TurnChanges {
     pub late: bool,
     /// The undo that took them back.
     pub undone_by: Option<Seq>,
-    /// The directory that the turn ran in, if it is known.
-    pub directory: Option<PathBuf>,
+    /// The worktree of the turn, by its path relative to the root of the project; empty if it is not known.
+    pub worktree: String,
+    /// Whether they are those of an undo, so that undoing them restores the changes of the turn.
+    pub is_undo: bool,
+    /// Files and repositories that the snapshots do not have.
+    pub skipped: Vec<SkippedPath>,
 }
 
 /// Which changes of a session are meant.
@@ -72,13 +76,17 @@ impl Workspace {
             let git = GitProgram { program: "git".into(), environment };
             // A folder that others can write to is not used, nor a worktree whose undo could overwrite the store.
             let folder = git_folder::of_store(&self.project.store_path());
-            let is_usable = folder.and_then(|folder| git_folder::check_usable(&folder)).is_ok();
+            let folder = folder.and_then(|folder| git_folder::check_usable(&folder).map(|()| folder));
+            let is_usable = folder.is_ok();
             let is_safe = self.file().is_none_or(|(file, _)| {
                 file.extension().is_some_and(|end| end == "azs")
                     || !file.starts_with(self.project.directory())
             });
-            let is_recorded = !self.is_ephemeral() && self.project.is_in_git() && is_usable && is_safe;
-            is_recorded.then(|| ChangeRecorder::new(self.project.directory(), git))
+            let is_recorded = self.project.is_in_git() && is_usable && is_safe;
+            let recorder = is_recorded.then(|| ChangeRecorder::new(self.project.directory(), git))?;
+            let recorder =
+                recorder.with_snapshots(folder.ok()?.join("snapshots")).named(self.project.worktree());
+            Some(if self.is_ephemeral() { recorder.only_marks() } else { recorder })
         });
         recorder.clone()
     }
@@ -159,11 +167,11 @@ impl Workspace {
         };
         // An undo may come much later.
         let events = self.change_events(record.id, first).await?;
-        let init = events.iter().filter(|(seq, _)| *seq <= last).find_map(|(_, event)| match event {
-            Event::Init(init) => Some(PathBuf::from(&init.cwd)),
+        let worktree = events.iter().filter(|(seq, _)| *seq <= last).find_map(|(_, event)| match event {
+            Event::Changes(changes) => Some(changes.worktree.clone()),
             _ => None,
         });
-        let directory = init.filter(|directory| directory.is_absolute());
+        let worktree = worktree.unwrap_or_default();
         if let ChangesOf::Event(seq) = of
             && let Some((_, Event::Undo(undo))) = events.iter().find(|(found, _)| *found == seq)
         {
@@ -178,7 +186,9 @@ impl Workspace {
                 during: Vec::new(),
                 late: false,
                 undone_by: undone_by(seq, &events),
-                directory,
+                worktree,
+                is_undo: !undo.redo,
+                skipped: Vec::new(),
             });
         }
         let of_turn = events.iter().filter(|(seq, _)| *seq <= last);
@@ -213,7 +223,9 @@ impl Workspace {
             during,
             late: parts.iter().any(|(_, part)| part.late),
             undone_by: undone_by(*seq, &events),
-            directory,
+            worktree,
+            is_undo: false,
+            skipped: end.skipped.clone(),
         })
     }
 
@@ -270,7 +282,7 @@ impl Workspace {
         }
     }
 
-    /// Reads all starts, changes and undos from an event on.
+    /// Reads all changes and undos from an event on.
     async fn change_events(&self, session: SessionId, first: Seq) -> Result<Vec<(Seq, Event)>, Error> {
         let mut events = Vec::new();
         let mut after = Seq(first.0.saturating_sub(1));
@@ -278,8 +290,7 @@ impl Workspace {
             let page = self.store.read(session, Page::After(after, PAGE_EVENTS)).await?;
             let Some(last) = page.last() else { return Ok(events) };
             after = last.seq;
-            let is_of_changes =
-                |stored: &&StoredEvent| matches!(stored.kind.as_str(), "Init" | "Changes" | "Undo");
+            let is_of_changes = |stored: &&StoredEvent| matches!(stored.kind.as_str(), "Changes" | "Undo");
             let found = page.iter().filter(is_of_changes);
             events.extend(found.filter_map(|stored| Some((stored.seq, stored.event().ok()?))));
         }

@@ -93,6 +93,11 @@ impl Project {
         })
     }
 
+    /// Returns the root of the project: the main worktree, or the folder of the store.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Returns the folder of the worktree, which agents work in.
     pub fn directory(&self) -> &Path {
         &self.worktree

@@ -1,12 +1,14 @@
 //! The undo of a turn: its files as they were before it.
 
+use std::path::PathBuf;
+
 use azureal_core::event::Undo;
 use azureal_core::{Event, NewTurn, SessionRecord, TurnTotals};
 use azureal_engine::{Recovered, snapshot_owner, stored_changes};
-use azureal_snapshots::{ConflictReason, UndoConflict, UndoPlan, Worktree};
+use azureal_snapshots::{ConflictReason, RunningTurn, UndoConflict, UndoPlan, Worktree};
 
 use crate::changes::{TurnChanges, snapshot_error};
-use crate::error::Error;
+use crate::error::{Error, shown};
 use crate::workspace::Workspace;
 
 /// What an undo would do.
@@ -16,13 +18,23 @@ pub struct PlannedUndo {
     pub changes: TurnChanges,
     /// The files, and those that stand in its way.
     pub plan: UndoPlan,
+    /// The directory that the turn ran in, if it was another one and is gone.
+    pub elsewhere: Option<PathBuf>,
 }
 
 impl PlannedUndo {
+    /// Returns whether a forced undo would change anything.
+    pub fn can_be_forced(&self) -> bool {
+        !self.plan.files.is_empty() || self.plan.conflicts.iter().any(|conflict| conflict.why.can_be_forced())
+    }
+
     /// Returns why the undo needs the user's force; empty if it does not.
     pub fn obstacles(&self) -> Vec<String> {
         let TurnChanges { turn, during, late, .. } = &self.changes;
         let mut obstacles = Vec::new();
+        if let Some(directory) = &self.elsewhere {
+            obstacles.push(format!("turn {turn} ran in {}, which is not there any more", shown(directory)));
+        }
         if *late {
             obstacles.push(format!(
                 "turn {turn} was interrupted: its recorded changes are those until it was recovered, your own among them"
@@ -67,7 +79,8 @@ impl Workspace {
     pub async fn plan_undo(&self, changes: TurnChanges, found: &[Recovered]) -> Result<PlannedUndo, Error> {
         let worktree = self.undo_worktree(&changes, found)?;
         let plan = worktree.plan_undo(&changes.before, &changes.after).map_err(snapshot_error)?;
-        Ok(PlannedUndo { changes, plan })
+        let elsewhere = self.elsewhere(&changes);
+        Ok(PlannedUndo { changes, plan, elsewhere })
     }
 
     /// Restores the files of some changes to what they were before, and adds that to the session.
@@ -90,7 +103,13 @@ impl Workspace {
         // No turn begins in the session, and one that begins in the worktree is told of this.
         let _lease = self.lease(record.id, "undo").await?;
         let owner = snapshot_owner(record);
-        let mark = worktree.begin_turn(&owner, "undo").map_err(snapshot_error)?;
+        let run = format!("{UNDO}{}", std::process::id());
+        let mark = worktree.begin_turn(&owner, &run).map_err(snapshot_error)?;
+        // A turn may have begun since the last look. From now on, one that begins sees the mark.
+        if let Some(other) = worktree.running().into_iter().find(|turn| turn.run != run) {
+            worktree.end_turn(mark).map_err(snapshot_error)?;
+            return Err(running_error(&other));
+        }
         let undone = worktree.undo(&owner, &changes.before, &changes.after, force);
         let ended = worktree.end_turn(mark);
         let undone = undone.map_err(snapshot_error)?;
@@ -100,6 +119,7 @@ impl Workspace {
         let event = Undo {
             of: changes.seq.0,
             turn: changes.turn as u64,
+            redo: changes.is_undo,
             before: undone.before.tree,
             after: undone.after.tree,
             files,
@@ -115,17 +135,26 @@ impl Workspace {
         Ok(FinishedUndo { seq: appended.last, event, left: undone.left })
     }
 
+    /// Returns the worktree of some changes, if it is another one than this.
+    fn elsewhere(&self, changes: &TurnChanges) -> Option<PathBuf> {
+        let is_here = changes.worktree.is_empty() || changes.worktree == self.project.worktree();
+        (!is_here).then(|| {
+            let path = self.project.root().join(&changes.worktree);
+            std::fs::canonicalize(&path).unwrap_or(path)
+        })
+    }
+
     /// Returns the worktree of some changes, if they can be undone there now.
     fn undo_worktree(&self, changes: &TurnChanges, found: &[Recovered]) -> Result<Worktree, Error> {
         let worktree = self.snapshots()?;
-        let TurnChanges { session, turn, directory, undone_by, .. } = changes;
+        let TurnChanges { session, turn, undone_by, .. } = changes;
         if let Some(undo) = undone_by {
             return Err(Error::new("undone", format!("turn {turn} of {session} is undone already"))
                 .with_hint(format!("`azureal undo {session} --seq {undo}` takes the undo back")));
         }
         let here = self.project.directory();
-        if let Some(there) = directory.as_ref().filter(|there| *there != here && there.is_dir()) {
-            let there = crate::error::shown(there);
+        if let Some(there) = self.elsewhere(changes).filter(|there| there.is_dir()) {
+            let there = shown(&there);
             return Err(Error::new("other_worktree", format!("turn {turn} of {session} ran in {there}"))
                 .with_hint(format!("run `azureal -C {there} undo {session} --turn {turn}`")));
         }
@@ -141,12 +170,23 @@ impl Workspace {
                     "wait for it, or end it with `azureal cancel S{busy}`; nothing was changed"
                 )));
         }
-        if !worktree.running().is_empty() {
-            return Err(Error::new("busy", "a turn runs in this worktree")
-                .with_hint("wait for it; `azureal ps` shows it. Nothing was changed"));
+        match worktree.running().first() {
+            Some(other) => Err(running_error(other)),
+            None => Ok(worktree),
         }
-        Ok(worktree)
     }
+}
+
+/// The beginning of the name of an undo among the turns of a worktree.
+const UNDO: &str = "undo-";
+
+fn running_error(running: &RunningTurn) -> Error {
+    let (message, hint) = if running.run.starts_with(UNDO) {
+        ("another undo runs in this worktree", "try again when it has ended; nothing was changed")
+    } else {
+        ("a turn runs in this worktree", "wait for it; `azureal ps` shows it. Nothing was changed")
+    };
+    Error::new("busy", message).with_hint(hint)
 }
 
 /// Returns the reason of a conflict in words.

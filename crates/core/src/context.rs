@@ -14,7 +14,7 @@ use std::ops::Deref;
 
 use crate::defuse::{defuse_headings, defuse_tags, is_line_break};
 use crate::event::{Complete, DirectoryChanges, FileChange, MessageEvent, Outcome, SystemMessage};
-use crate::prompts::begins_turn;
+use crate::prompts::{begins_turn, shortened};
 use crate::session_context::is_system;
 use crate::{Block, Carried, Event, OutputPart, Role, Tool, ToolOutput};
 
@@ -50,6 +50,8 @@ fn stop_note(complete: &Complete) -> Option<&'static str> {
 pub(crate) const LEDGER_HEADING: &str = "## Files, commands and failures of that part\n";
 pub(crate) const PROMPTS_HEADING: &str = "## What the user asked in that part, newest first\n\n";
 
+/// The most characters of the line of a changed file.
+const MOST_PATH: usize = 300;
 /// The most files of a change that are named in the context.
 const MOST_FILES: usize = 30;
 
@@ -276,8 +278,9 @@ impl ContextBuilder {
             }
             Event::Undo(undo) => {
                 self.record();
+                let done = if undo.redo { "took back the undo" } else { "undid the changes" };
                 self.begin(&format!(
-                    "## Undo\nThe user undid the changes of turn {}. Files that this restored:",
+                    "## Undo\nThe user {done} of turn {}. Files that this restored:",
                     undo.turn
                 ));
                 self.files(&undo.files, &undo.directories);
@@ -310,7 +313,7 @@ impl ContextBuilder {
     fn files(&mut self, files: &[FileChange], directories: &[DirectoryChanges]) {
         for file in files.iter().take(MOST_FILES) {
             self.text.push_str("\n- ");
-            push_line(&mut self.text, &file.to_string());
+            push_line(&mut self.text, &shortened(&file.to_string(), MOST_PATH));
         }
         let named = directories.iter().map(|directory| directory.files).fold(0, u64::saturating_add);
         let more = (files.len().saturating_sub(MOST_FILES) as u64).saturating_add(named);
@@ -867,6 +870,9 @@ mod tests {
         );
         assert!(text.contains("\n- modified f29 +29 −1\n- and 7 more files\n+new\n\n## Undo\n"), "{text}");
         assert!(text.ends_with("turn 2. Files that this restored:\n- renamed a to b\n- added c"), "{text}");
+        let redo = Event::from_json(r#"{"Undo":{"of":4,"turn":2,"redo":true}}"#).unwrap();
+        let text = build_context(None, None, [&redo]);
+        assert!(text.contains("The user took back the undo of turn 2."), "{text}");
     }
 
     #[test]

@@ -392,6 +392,9 @@ pub struct MessageEvent {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Changes {
+    /// The worktree, by its path relative to the root of the project; empty if it is not known.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub worktree: String,
     /// The snapshot before the turn: an object of the project's snapshots.
     pub before: String,
     /// The snapshot after the turn.
@@ -432,7 +435,9 @@ fn changes_summary(files: &[FileChange], directories: &[DirectoryChanges]) -> St
         |lines: fn(&FileChange) -> Option<u64>| files.iter().filter_map(lines).fold(0, u64::saturating_add);
     let (added, removed) = (sum(|file| file.added), sum(|file| file.removed));
     let files = if count == 1 { "1 file changed".to_owned() } else { format!("{count} files changed") };
-    if added == 0 && removed == 0 { files } else { format!("{files}, +{added} −{removed}") }
+    // Of files that are only counted, the lines are not known.
+    let of = if further > 0 { " or more" } else { "" };
+    if added == 0 && removed == 0 { files } else { format!("{files}, +{added} −{removed}{of}") }
 }
 
 /// A file that changed.
@@ -529,6 +534,9 @@ pub struct Undo {
     pub of: u64,
     /// The number of its turn.
     pub turn: u64,
+    /// Whether this takes back an undo, so that the changes of the turn are there again.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub redo: bool,
     /// The snapshot before the undo.
     pub before: String,
     /// The snapshot after it.
@@ -541,9 +549,10 @@ pub struct Undo {
 }
 
 impl Undo {
-    /// Returns what was undone in words: `undid turn 2: 3 files changed, +12 −40`.
+    /// Returns what was done in words: `undid turn 2: 3 files changed, +12 −40`.
     pub fn summary(&self) -> String {
-        format!("undid turn {}: {}", self.turn, changes_summary(&self.files, &self.directories))
+        let done = if self.redo { "took back the undo of" } else { "undid" };
+        format!("{done} turn {}: {}", self.turn, changes_summary(&self.files, &self.directories))
     }
 }
 

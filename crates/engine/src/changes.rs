@@ -27,6 +27,10 @@ const MOST_SKIPPED: usize = 20;
 pub struct ChangeRecorder {
     root: PathBuf,
     git: GitProgram,
+    /// The folder of the snapshots, if it can be known without git.
+    snapshots: Option<PathBuf>,
+    only_marks: bool,
+    worktree_name: String,
     /// Opened with the first snapshot: that starts git.
     opened: Arc<OnceLock<Result<Option<Worktree>, Error>>>,
 }
@@ -55,7 +59,8 @@ pub struct SpooledSnapshot {
 /// The state of the worktree before a turn.
 #[derive(Debug)]
 pub(crate) struct BeforeTurn {
-    tree: String,
+    /// `None` if there is no snapshot.
+    tree: Option<String>,
     skipped: Vec<Skipped>,
     /// `None` if the turn is recovered: its process is gone.
     mark: Option<TurnMark>,
@@ -64,7 +69,32 @@ pub(crate) struct BeforeTurn {
 impl ChangeRecorder {
     /// Creates the recorder of the worktree with this top. It starts nothing and writes nothing.
     pub fn new(root: impl Into<PathBuf>, git: GitProgram) -> Self {
-        Self { root: root.into(), git, opened: Arc::default() }
+        Self {
+            root: root.into(),
+            git,
+            snapshots: None,
+            only_marks: false,
+            worktree_name: String::new(),
+            opened: Arc::default(),
+        }
+    }
+
+    /// Names the worktree in the events.
+    #[must_use]
+    pub fn named(self, worktree: impl Into<String>) -> Self {
+        Self { worktree_name: worktree.into(), ..self }
+    }
+
+    /// Names the folder of the snapshots, which may not exist yet. A turn whose changes are not recorded looks for it.
+    #[must_use]
+    pub fn with_snapshots(self, folder: impl Into<PathBuf>) -> Self {
+        Self { snapshots: Some(folder.into()), ..self }
+    }
+
+    /// Records no changes, and only notes that turns run.
+    #[must_use]
+    pub fn only_marks(self) -> Self {
+        Self { only_marks: true, ..self }
     }
 
     /// Returns the worktree; `None` if there is no git repository.
@@ -86,35 +116,51 @@ impl ChangeRecorder {
         is_cancelled: &dyn Fn() -> bool,
         notice: &mut dyn FnMut(String),
     ) -> Option<BeforeTurn> {
+        let choice = if self.only_marks { RecordChanges::Off } else { choice };
+        // Without a snapshot, no turn could be confused by this one.
+        if choice == RecordChanges::Off && !self.has_snapshots() {
+            return None;
+        }
         let worktree = match self.worktree() {
-            Ok(worktree) => worktree.filter(|_| choice != RecordChanges::Off)?,
+            Ok(worktree) => worktree?,
             Err(error) => {
                 notice(error.to_string());
                 return None;
             }
         };
-        let (tree, skipped) = take(worktree, choice, session, &Limits::default(), is_cancelled, notice)?;
-        match worktree.begin_turn(session, run) {
-            Ok(mark) => Some(BeforeTurn { tree, skipped, mark: Some(mark) }),
+        // Before the snapshot, and also without one: a turn or an undo that runs at the same time must know of this one.
+        let mark = match worktree.begin_turn(session, run) {
+            Ok(mark) => mark,
             Err(error) => {
                 warn!(%error, "a turn is not noted in its worktree");
                 notice(not_recorded(&error));
-                None
+                return None;
             }
-        }
+        };
+        let taken = match choice {
+            RecordChanges::Off => None,
+            choice => take(worktree, choice, session, &Limits::default(), is_cancelled, notice),
+        };
+        let (tree, skipped) = taken.map_or((None, Vec::new()), |(tree, skipped)| (Some(tree), skipped));
+        Some(BeforeTurn { tree, skipped, mark: Some(mark) })
+    }
+
+    /// Returns whether there is a folder of snapshots. Starts nothing.
+    fn has_snapshots(&self) -> bool {
+        self.snapshots.as_ref().is_some_and(|folder| folder.is_dir())
     }
 
     /// Returns the state before a turn of a process that is gone, if the turn ran in this worktree.
     pub(crate) fn noted(&self, noted: &SpooledSnapshot) -> Option<BeforeTurn> {
         let worktree = self.worktree().ok().flatten()?;
-        let before = BeforeTurn { tree: noted.tree.clone(), skipped: Vec::new(), mark: None };
+        let before = BeforeTurn { tree: Some(noted.tree.clone()), skipped: Vec::new(), mark: None };
         (noted.root == worktree.root()).then_some(before)
     }
 
     /// Returns what the next process needs if this one dies.
     pub(crate) fn note(&self, before: &BeforeTurn) -> Option<SpooledSnapshot> {
         let root = self.worktree().ok().flatten()?.root().to_owned();
-        Some(SpooledSnapshot { root, tree: before.tree.clone() })
+        Some(SpooledSnapshot { root, tree: before.tree.clone()? })
     }
 
     /// Takes the snapshot after a turn, and compares both. `None` if there is none, or no file has changed.
@@ -126,17 +172,21 @@ impl ChangeRecorder {
     ) -> Option<TurnChanges> {
         let worktree = self.worktree().ok().flatten()?;
         let (late, began) = (before.mark.is_none(), Instant::now());
-        // The first snapshot was not too slow.
         let limits = Limits { time: SNAPSHOT_TIME, ..Limits::default() };
-        let taken = take(worktree, RecordChanges::Always, session, &limits, &|| false, notice);
+        let taken = before.tree.and_then(|tree| {
+            // The first snapshot was not too slow.
+            let (after, skipped) =
+                take(worktree, RecordChanges::Always, session, &limits, &|| false, notice)?;
+            Some((tree, after, skipped))
+        });
         // In any case: the turn is over.
         let during = before.mark.map_or_else(|| Ok(Vec::new()), |mark| worktree.end_turn(mark));
-        let (after, skipped) = taken?;
+        let (tree, after, skipped) = taken?;
         let compared = during.and_then(|during| {
             let left = TURN_TIME.saturating_sub(began.elapsed()) / 2;
             let worktree = worktree.comparing_within(left);
-            let files = worktree.compare(&before.tree, &after)?;
-            let diff = worktree.diff(&before.tree, &after, None, DIFF_BYTES)?;
+            let files = worktree.compare(&tree, &after)?;
+            let diff = worktree.diff(&tree, &after, None, DIFF_BYTES)?;
             Ok((during, files, diff.text))
         });
         let (during, files, diff) = match compared {
@@ -157,7 +207,8 @@ impl ChangeRecorder {
             .extend(skipped.into_iter().filter(|skipped| !left_out.contains(skipped)).collect::<Vec<_>>());
         left_out.truncate(MOST_SKIPPED);
         let changes = Changes {
-            before: before.tree,
+            worktree: self.worktree_name.clone(),
+            before: tree,
             after,
             files: named,
             directories,

@@ -16,7 +16,7 @@ use futures_executor::block_on;
 use tracing::{debug, error, info, warn};
 
 use crate::bridge;
-use crate::changes::{BeforeTurn, snapshot_owner};
+use crate::changes::{BeforeTurn, RecordChanges, snapshot_owner};
 use crate::context_commands::CommandStop;
 use crate::engine::{EngineOptions, SharedSlots};
 use crate::gather::{Gather, GatherError, Gathered};
@@ -359,10 +359,10 @@ impl Driver {
             };
             let owner = snapshot_owner(&snapshot.record);
             let is_stored = options.briefing.keeping != Keeping::Ephemeral;
-            let recorder = engine.changes.as_ref().filter(|_| is_stored);
+            let recorder = engine.changes.as_ref();
             let (gathered, before) = thread::scope(|threads| {
                 // Beside the commands: the agent waits for both.
-                let choice = options.changes;
+                let choice = if is_stored { options.changes } else { RecordChanges::Off };
                 let before = recorder.map(|recorder| {
                     let (stop, poster) = (stop.clone(), poster.clone());
                     let (owner, name) = (&owner, &name);

@@ -61,7 +61,7 @@ impl FileChanges {
 
 impl UndoQuestion {
     fn of(of: ChangesOf, planned: &PlannedUndo) -> Self {
-        let PlannedUndo { changes, plan } = planned;
+        let PlannedUndo { changes, plan, .. } = planned;
         let count = |action| plan.files.iter().filter(|file| file.action == action).count();
         Self {
             of,

@@ -20,8 +20,7 @@ use crate::output::{Output, Paint, bytes_text, counted, warn};
 Examples:
   azureal diff                     the last turn of the last session
   azureal diff S3 --turn 5
-  azureal diff S3 --stat           only the files
-  azureal diff S3 | git apply -R   take the changes back by hand; `azureal undo S3` is safer")]
+  azureal diff S3 --stat           only the files")]
 pub(crate) struct Args {
     #[command(flatten)]
     session: SessionToRead,
@@ -54,6 +53,7 @@ pub(crate) async fn run(
             "directories": changes.directories,
             "during": changes.during,
             "late": changes.late,
+            "skipped": changes.skipped,
             "undone": changes.undone_by.is_some(),
             "diff": diff.map(|diff| diff.text),
         }));
@@ -108,6 +108,9 @@ pub(super) fn print_files(changes: &TurnChanges, out: &mut Output) -> Result<(),
     for directory in &changes.directories {
         let files = counted(directory.files, "more file");
         out.line(&format!("  {files} in {}", visible_line(&directory.path)))?;
+    }
+    for skipped in &changes.skipped {
+        out.line(&format!("  not recorded: {} ({})", visible_line(&skipped.path), skipped.reason))?;
     }
     Ok(())
 }

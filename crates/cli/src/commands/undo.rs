@@ -65,10 +65,17 @@ pub(crate) async fn run(
             tell(&format!("  {}", conflict_line(conflict)));
         }
         let session = record.id;
-        return Err(Failure::refused("conflict", obstacles.join("; ")).with_hint(format!(
-            "nothing was changed; `azureal undo {session} --turn {} --force` undoes it all the same",
-            planned.changes.turn
-        )));
+        let which = match args.seq {
+            Some(seq) => format!("--seq {seq}"),
+            None => format!("--turn {}", planned.changes.turn),
+        };
+        let hint = match planned.can_be_forced() {
+            true => format!(
+                "nothing was changed; `azureal undo {session} {which} --force` undoes it all the same"
+            ),
+            false => "nothing was changed".to_owned(),
+        };
+        return Err(Failure::refused("conflict", obstacles.join("; ")).with_hint(hint));
     }
     let done = place.undo(&record, &planned, args.force, found).await?;
     report(&called(&record), &done, out)
@@ -80,7 +87,7 @@ fn show_plan(
     obstacles: &[String],
     out: &mut Output,
 ) -> Result<(), Failure> {
-    let PlannedUndo { changes, plan } = planned;
+    let PlannedUndo { changes, plan, .. } = planned;
     if out.is_json() {
         return out.json(&json!({
             "session": changes.session.to_string(),

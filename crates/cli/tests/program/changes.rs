@@ -135,6 +135,9 @@ fn an_undo_restores_the_files_and_is_told_to_the_next_agent_and_can_be_undone() 
     let arguments: Vec<&str> = hint.split(' ').skip(1).collect();
     let redone = azureal(&world, &arguments);
     assert_eq!(redone.code, 0, "{hint}: {redone}");
+    assert!(redone.stdout.starts_with("S1: took back the undo of turn 1: 3 files changed"), "{redone}");
+    let context = world.run(&["context", "S1"]).quiet();
+    assert!(context.contains("The user took back the undo of turn 1."), "{context}");
     assert_eq!(read(&world, "a.txt").unwrap(), "one\ntwo\nthree\n");
     assert_eq!(read(&world, "d/c.txt").unwrap(), "new\n");
     assert!(azureal(&world, &["undo", "S1"]).code == 0, "and it can be undone again");
@@ -265,4 +268,43 @@ fn the_next_command_finishes_an_undo_that_was_interrupted() {
     assert_eq!(azureal(&world, &["list"]).code, 0);
     assert!(!folder.join("undo.prepared").exists(), "the next command looked at it");
     assert_eq!(azureal(&world, &["undo", "S1"]).code, 0);
+}
+
+#[test]
+fn a_turn_whose_changes_are_not_recorded_is_named_too() {
+    let wait = "n=0; while [ ! -e gate ] && [ $n -lt 1200 ]; do sleep 0.05; n=$((n+1)); done";
+    let world = repository(&format!("echo a > by-a; touch begun; {wait}"));
+    let first = world
+        .with_programs(&["run", "-a", "claude", "go"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    wait_until("the first turn", || world.path("p/begun").exists());
+    fake_claude(&world, "echo b > by-b");
+    assert_eq!(azureal(&world, &["run", "-a", "claude", "--ephemeral", "go"]).code, 0);
+    world.file("p/gate", "");
+    let _ = first.unwrap().wait_with_output().unwrap();
+    let refused = azureal(&world, &["undo", "S1"]);
+    assert_eq!(refused.code, 3, "{refused}");
+    assert!(refused.stderr.contains("1 other session ran in this worktree"), "{refused}");
+    assert!(read(&world, "by-b").is_some());
+}
+
+#[test]
+fn an_undo_in_another_worktree_than_that_of_the_turn_needs_force() {
+    let world = repository("echo three >> a.txt");
+    git(&world, &["worktree", "add", "-q", "../linked"]);
+    let mut command = world.with_programs(&["run", "-a", "claude", "go"]);
+    assert_eq!(world.ran(command.current_dir(world.path("linked")).output().unwrap()).code, 0);
+    let refused = azureal(&world, &["undo", "S1"]);
+    assert!(refused.stderr.starts_with("error: turn 1 of S1 ran in [folder]/linked\n"), "{refused}");
+    // Its files are in this worktree now, and the other one is gone.
+    world.file("p/a.txt", "one\ntwo\nthree\n");
+    git(&world, &["worktree", "remove", "--force", "../linked"]);
+    let refused = azureal(&world, &["undo", "S1"]);
+    assert_eq!(refused.code, 3, "{refused}");
+    assert!(refused.stderr.contains("which is not there any more"), "{refused}");
+    assert_eq!(read(&world, "a.txt").unwrap(), "one\ntwo\nthree\n");
+    assert_eq!(azureal(&world, &["undo", "S1", "--force"]).code, 0);
+    assert_eq!(read(&world, "a.txt").unwrap(), "one\ntwo\n");
 }

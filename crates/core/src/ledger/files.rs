@@ -87,6 +87,19 @@ impl Files {
         found
     }
 
+    /// Removes the marks of an undo of this event. Returns whether there was one.
+    pub(super) fn forget_undo(&mut self, seq: u64) -> bool {
+        let mut found = false;
+        for (_, touches) in &mut self.touched {
+            touches.retain(|touch| {
+                let is_it = matches!(touch, Touch::Undone { of, .. } if *of == seq);
+                found |= is_it;
+                !is_it
+            });
+        }
+        found
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.touched.is_empty() && self.further.is_empty()
     }

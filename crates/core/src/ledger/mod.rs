@@ -237,8 +237,9 @@ impl Ledger {
     }
 
     fn undone(&mut self, seq: Seq, undo: &Undo) {
-        // An undo that was itself undone left no trace but the files as they were.
-        let is_undone = self.files.redo(seq.0);
+        // An undo that was itself undone left no trace but the files as they were. A redo that was undone left none at all: the
+        // first undo, which comes next, counts again.
+        let is_undone = if undo.redo { self.files.forget_undo(seq.0) } else { self.files.redo(seq.0) };
         if !is_undone {
             for file in &undo.files {
                 self.touch(&file.path, Touch::Undone { turn: undo.turn, of: undo.of });

@@ -92,11 +92,13 @@ fn a_failure_is_open_until_something_repairs_it() {
 fn an_undo_is_named_and_an_undone_undo_is_not() {
     let changes = r#"{"Changes":{"files":[{"path":"a.rs"},{"path":"b.rs","status":"added"}]}}"#;
     let undo = r#"{"Undo":{"of":1,"turn":3,"files":[{"path":"a.rs"},{"path":"b.rs","status":"deleted"}]}}"#;
-    let redo = r#"{"Undo":{"of":2,"turn":3,"files":[{"path":"a.rs"},{"path":"b.rs","status":"added"}]}}"#;
+    let again = r#"{"Undo":{"of":3,"turn":3,"files":[{"path":"a.rs"},{"path":"b.rs","status":"deleted"}]}}"#;
+    let redo = r#"{"Undo":{"of":2,"turn":3,"redo":true,"files":[{"path":"a.rs"},{"path":"b.rs","status":"added"}]}}"#;
     assert_eq!(
         text(&[changes, undo]),
         "Files touched:\n- .: created, undone (turn 3) b.rs; edited, undone (turn 3) a.rs"
     );
+    assert_eq!(text(&[changes, undo, redo, again]), text(&[changes, undo]));
     assert_eq!(
         text(&[changes, undo, redo]),
         "Files touched:\n- .: created, restored b.rs; edited, restored a.rs"

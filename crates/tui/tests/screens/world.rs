@@ -305,7 +305,9 @@ pub(crate) fn file_changes() -> FileChanges {
         during: Vec::new(),
         late: false,
         undone_by: None,
-        directory: None,
+        worktree: String::new(),
+        is_undo: false,
+        skipped: Vec::new(),
     };
     FileChanges { of: ChangesOf::Turn(6), changes, diff: Ok(Diff { text: DIFF.into(), left_out: 0 }) }
 }
