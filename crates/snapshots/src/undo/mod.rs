@@ -1,7 +1,9 @@
 //! The undo of a turn: its files are restored to what they were before it.
 
 mod blobs;
+mod identity;
 mod journal;
+mod moves;
 mod present;
 #[cfg(test)]
 mod tests;
@@ -21,8 +23,9 @@ use crate::worktree::{Home, Worktree};
 pub use self::journal::has_interrupted_undo;
 
 use self::blobs::Blobs;
+use self::identity::Identity;
 use self::journal::{Journal, Step};
-use self::present::{Present, is_emptied};
+use self::present::{Now, Present, is_emptied};
 
 /// The time that an undo waits for another process, and for each of its snapshots.
 const WAIT: Duration = Duration::from_secs(60);
@@ -98,6 +101,18 @@ pub struct Undone {
     pub files: Vec<UndoFile>,
     /// The conflicts that it did not resolve, if it was forced.
     pub left: Vec<UndoConflict>,
+    /// Versions that were put beside their files, as [`Recovered::kept`].
+    pub kept: Vec<PathBuf>,
+}
+
+/// The end of an undo that was interrupted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// The undo was finished. If not, it was taken back.
+    pub is_undone: bool,
+    /// Versions that could not stay in their places, because they or the files there were changed meanwhile. Each is beside its
+    /// file, as `name.before-undo`.
+    pub kept: Vec<PathBuf>,
 }
 
 /// A plan with all that is needed to carry it out.
@@ -125,10 +140,11 @@ impl Worktree {
     /// # Errors
     ///
     /// [`Error::Conflicts`] if files were changed since, unless `force` is set: [`plan_undo`](Self::plan_undo) lists them.
+    /// [`Error::ChangedMeanwhile`] if one was changed while the undo ran.
     pub fn undo(&self, session: &str, before: &str, after: &str, force: bool) -> Result<Undone, Error> {
         let home = self.open_home()?;
         let _lock = home.lock(WAIT)?;
-        self.recover_held(&home)?;
+        let recovered = self.recover_held(&home)?;
         let taken_before = self.take_for_undo(&home, session)?;
         let Prepared { plan, steps, blobs } = self.prepare(&home, before, after, force)?;
         let (forced, left): (Vec<_>, Vec<_>) =
@@ -137,27 +153,28 @@ impl Worktree {
         if conflicts > 0 && !force {
             return Err(Error::Conflicts(conflicts));
         }
-        Journal::new(steps).carry_out(self, &home, &blobs, &mut |_| Ok(()))?;
+        let mut kept = recovered.unwrap_or_default().kept;
+        kept.extend(Journal::new(steps).carry_out(self, &home, &blobs, &mut |_| Ok(()))?);
         let taken_after = self.take_for_undo(&home, session)?;
-        Ok(Undone { before: taken_before, after: taken_after, files: plan.files, left })
+        Ok(Undone { before: taken_before, after: taken_after, files: plan.files, left, kept })
     }
 
-    /// Finishes or takes back an undo that was interrupted. Returns whether there was one.
+    /// Finishes or takes back an undo that was interrupted. `None` if there was none. Files that were changed since stay as they are.
     ///
     /// # Errors
     ///
     /// Files cannot be moved back. The journal stays, and the next call continues.
-    pub fn recover(&self) -> Result<bool, Error> {
+    pub fn recover(&self) -> Result<Option<Recovered>, Error> {
         // Without a folder there has been no undo.
         if !self.home.exists() {
-            return Ok(false);
+            return Ok(None);
         }
         let home = self.open_home()?;
         let _lock = home.lock(WAIT)?;
         self.recover_held(&home)
     }
 
-    pub(crate) fn recover_held(&self, home: &Home) -> Result<bool, Error> {
+    pub(crate) fn recover_held(&self, home: &Home) -> Result<Option<Recovered>, Error> {
         Journal::recover(self, home, &mut |_| Ok(()))
     }
 
@@ -179,12 +196,13 @@ impl Worktree {
         let mut prepared = Prepared { plan: UndoPlan::default(), steps: Vec::new(), blobs };
         let mut decided = Vec::new();
         for change in changes {
-            let decision = prepared.decide(&change, &mut beneath).at(&path(&change.path))?;
-            decided.push((change, decision));
+            let now = Now::of(&change.path, &mut beneath).at(&path(&change.path))?;
+            let decision = prepared.decide(&change, &now.present).at(&path(&change.path))?;
+            decided.push(Decided { change, decision, present: now.identity });
         }
         prepared.check_places(&mut decided, &mut beneath, force)?;
-        for (change, decision) in decided {
-            prepared.add(change, decision, force);
+        for decided in decided {
+            prepared.add(decided, force);
         }
         prepared.place_steps(&mut beneath)?;
         Ok(prepared)
@@ -200,15 +218,26 @@ enum Decision {
     Conflict(ConflictReason),
 }
 
-impl Decision {
+/// A changed file, the decision about it, and the file that the decision is about.
+struct Decided {
+    change: RawChange,
+    decision: Decision,
+    present: Option<Identity>,
+}
+
+impl Decided {
     /// Returns whether the file is changed.
-    fn acts(self, force: bool) -> bool {
-        self == Self::Change || matches!(self, Self::Conflict(why) if force && why.can_be_forced())
+    fn acts(&self, force: bool) -> bool {
+        match self.decision {
+            Decision::Nothing => false,
+            Decision::Change => true,
+            Decision::Conflict(why) => force && why.can_be_forced(),
+        }
     }
 }
 
 impl Prepared {
-    fn decide(&self, change: &RawChange, beneath: &mut Beneath) -> std::io::Result<Decision> {
+    fn decide(&self, change: &RawChange, present: &Present) -> std::io::Result<Decision> {
         let is_missing = |version: &Option<Version>| {
             version.as_ref().is_some_and(|version| version.mode == MARKED || !self.blobs.has(&version.id))
         };
@@ -218,14 +247,13 @@ impl Prepared {
         if is_missing(&change.before) || is_missing(&change.after) {
             return Ok(Decision::Conflict(ConflictReason::NotStored));
         }
-        let present = Present::of(&change.path, beneath)?;
         if present.is(change.before.as_ref(), &self.blobs)? {
             return Ok(Decision::Nothing);
         }
         if present.is(change.after.as_ref(), &self.blobs)? {
             return Ok(Decision::Change);
         }
-        Ok(Decision::Conflict(match (&present, &change.after) {
+        Ok(Decision::Conflict(match (present, &change.after) {
             // Whether it can be removed is checked with the other files.
             (Present::Folder, None) => return Ok(Decision::Change),
             (Present::Folder, Some(_)) => ConflictReason::InTheWay,
@@ -236,25 +264,21 @@ impl Prepared {
     }
 
     /// Checks that nothing else is in the place of a restored file or of its folders.
-    fn check_places(
-        &self,
-        decided: &mut [(RawChange, Decision)],
-        beneath: &mut Beneath,
-        force: bool,
-    ) -> Result<(), Error> {
+    fn check_places(&self, decided: &mut [Decided], beneath: &mut Beneath, force: bool) -> Result<(), Error> {
         // A conflict that is found can put another file in the way.
         loop {
             let moved: BTreeSet<Vec<u8>> = decided
                 .iter()
-                .filter(|(_, decision)| decision.acts(force))
-                .map(|(change, _)| change.path.clone())
+                .filter(|decided| decided.acts(force))
+                .map(|decided| decided.change.path.clone())
                 .collect();
             let mut is_changed = false;
-            for (change, decision) in decided.iter_mut().filter(|(_, decision)| decision.acts(force)) {
+            for decided in decided.iter_mut().filter(|decided| decided.acts(force)) {
+                let change = &decided.change;
                 if change.before.is_some()
                     && !is_free(&change.path, &moved, beneath).at(&path(&change.path))?
                 {
-                    *decision = Decision::Conflict(ConflictReason::InTheWay);
+                    decided.decision = Decision::Conflict(ConflictReason::InTheWay);
                     is_changed = true;
                 }
             }
@@ -264,18 +288,21 @@ impl Prepared {
         }
     }
 
-    fn add(&mut self, change: RawChange, decision: Decision, force: bool) {
+    fn add(&mut self, decided: Decided, force: bool) {
+        let acts = decided.acts(force);
+        let Decided { change, decision, present } = decided;
         if let Decision::Conflict(why) = decision {
             self.plan.conflicts.push(UndoConflict { path: path(&change.path), why });
         }
-        if decision.acts(force) {
+        if acts {
             let action = if change.before.is_some() { UndoAction::Restore } else { UndoAction::Delete };
             self.plan.files.push(UndoFile { path: path(&change.path), action });
             self.steps.push(Step {
                 path: change.path,
                 restored: change.before,
                 place: Vec::new(),
-                replaces: false,
+                present,
+                staged: None,
             });
         }
     }
@@ -286,8 +313,6 @@ impl Prepared {
             self.steps.iter().filter(|step| step.restored.is_some()).map(|step| step.path.clone()).collect();
         for step in &mut self.steps {
             let at = path(&step.path);
-            step.replaces =
-                !matches!(beneath.look(&step.path).at(&at)?, Found::Missing | Found::Blocked | Found::Folder);
             for (end, _) in step.path.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
                 let folder = step.path.get(..end).unwrap_or_default();
                 if restored.contains(folder) || !matches!(beneath.look(folder).at(&at)?, Found::Folder) {

@@ -2,6 +2,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests find git in the PATH of this process")]
 
+mod changed;
+
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::os::unix::ffi::OsStrExt;
@@ -100,7 +102,7 @@ impl Place {
         let mut count = 0;
         let mut hook = |_: &str| {
             count += 1;
-            if count > kill { Err(journal::Killed) } else { Ok(()) }
+            if count > kill { Err(moves::Killed) } else { Ok(()) }
         };
         Journal::new(prepared.steps).carry_out(&self.worktree, &home, &prepared.blobs, &mut hook).is_err()
     }
@@ -112,7 +114,7 @@ impl Place {
         let mut count = 0;
         let mut hook = |_: &str| {
             count += 1;
-            if count > kill { Err(journal::Killed) } else { Ok(()) }
+            if count > kill { Err(moves::Killed) } else { Ok(()) }
         };
         Journal::recover(&self.worktree, &home, &mut hook).is_err()
     }
@@ -286,7 +288,7 @@ fn a_kill_at_any_step_leaves_all_or_nothing() {
             names(&files),
             names(&changed)
         );
-        assert!(!place.worktree.recover().unwrap(), "killed at step {kills}: a journal is left");
+        assert!(place.worktree.recover().unwrap().is_none(), "killed at step {kills}: a journal is left");
         if is_undone {
             finished += 1;
             let again = prepare();
@@ -349,11 +351,11 @@ fn a_journal_that_names_other_files_is_refused() {
     place.take();
     let home = place.worktree.open_home().unwrap();
     for path in [".git/config", "../outside", "/etc/passwd", "a/../../x", ".azureal/x", ".GIT/hooks/x"] {
-        let step = Step { path: path.into(), restored: None, place: Vec::new(), replaces: true };
+        let step = Step { path: path.into(), restored: None, place: Vec::new(), present: None, staged: None };
         let mut kill = 0;
         let mut hook = |_: &str| {
             kill += 1;
-            if kill > 1 { Err(journal::Killed) } else { Ok(()) }
+            if kill > 1 { Err(moves::Killed) } else { Ok(()) }
         };
         let blobs = place.worktree.blobs(&home, BTreeSet::new()).unwrap();
         assert!(Journal::new(vec![step]).carry_out(&place.worktree, &home, &blobs, &mut hook).is_err());
