@@ -8,7 +8,7 @@ mod present;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -79,6 +79,8 @@ pub enum ConflictReason {
     InTheWay,
     /// A version was too large or could not be read, or is no longer stored. A forced undo leaves it out.
     NotStored,
+    /// Its present content is not in the snapshot from before the undo, and would be lost. A forced undo leaves it out.
+    NotKept,
     /// Its name could be that of a git directory, or of azureal's folder. A forced undo leaves it out.
     Name,
 }
@@ -132,7 +134,7 @@ impl Worktree {
         let home = self.open_home()?;
         let _lock = home.lock(WAIT)?;
         self.recover_held(&home)?;
-        Ok(self.prepare(&home, before, after, false)?.plan)
+        Ok(self.prepare(&home, before, after, None)?.plan)
     }
 
     /// Restores the files that differ between two snapshots to what they are in the earlier one: all of them, or none.
@@ -146,7 +148,8 @@ impl Worktree {
         let _lock = home.lock(WAIT)?;
         let recovered = self.recover_held(&home)?;
         let taken_before = self.take_for_undo(&home, session)?;
-        let Prepared { plan, steps, blobs } = self.prepare(&home, before, after, force)?;
+        let Prepared { plan, steps, blobs } =
+            self.prepare(&home, before, after, force.then_some(&*taken_before.tree))?;
         let (forced, left): (Vec<_>, Vec<_>) =
             plan.conflicts.into_iter().partition(|conflict| conflict.why.can_be_forced());
         let conflicts = forced.len() + left.len();
@@ -186,9 +189,27 @@ impl Worktree {
         }
     }
 
-    fn prepare(&self, home: &Home, before: &str, after: &str, force: bool) -> Result<Prepared, Error> {
+    /// Decides about each file. With `forced`, the snapshot of the present files, it includes those that were changed since.
+    fn prepare(
+        &self,
+        home: &Home,
+        before: &str,
+        after: &str,
+        forced: Option<&str>,
+    ) -> Result<Prepared, Error> {
         let changes = if before == after { Vec::new() } else { self.raw_changes(before, after)? };
-        let versions = changes.iter().flat_map(|change| [&change.before, &change.after]).flatten();
+        let force = forced.is_some();
+        // A file that is not as it was before the turn differs here too.
+        let since = match forced {
+            Some(present) if present != before => self.raw_changes(before, present)?,
+            _ => Vec::new(),
+        };
+        let since: BTreeMap<Vec<u8>, Version> =
+            since.into_iter().filter_map(|change| Some((change.path, change.after?))).collect();
+        let kept = |change: &RawChange| since.get(&change.path).filter(|kept| kept.mode != MARKED);
+        let versions = changes.iter().flat_map(|change| {
+            [change.before.as_ref(), change.after.as_ref(), kept(change)].into_iter().flatten()
+        });
         let ids =
             versions.filter(|version| version.mode != MARKED).map(|version| version.id.clone()).collect();
         let blobs = self.blobs(home, ids)?;
@@ -197,7 +218,14 @@ impl Worktree {
         let mut decided = Vec::new();
         for change in changes {
             let now = Now::of(&change.path, &mut beneath).at(&path(&change.path))?;
-            let decision = prepared.decide(&change, &now.present).at(&path(&change.path))?;
+            let mut decision = prepared.decide(&change, &now.present).at(&path(&change.path))?;
+            if force
+                && let Decision::Conflict(ConflictReason::ChangedSince | ConflictReason::CreatedSince) =
+                    decision
+                && !prepared.is_kept(kept(&change), &now.present).at(&path(&change.path))?
+            {
+                decision = Decision::Conflict(ConflictReason::NotKept);
+            }
             decided.push(Decided { change, decision, present: now.identity });
         }
         prepared.check_places(&mut decided, &mut beneath, force)?;
@@ -237,6 +265,14 @@ impl Decided {
 }
 
 impl Prepared {
+    /// Returns whether a version is stored and is exactly the present file.
+    fn is_kept(&self, version: Option<&Version>, present: &Present) -> std::io::Result<bool> {
+        match version.filter(|version| self.blobs.has(&version.id)) {
+            Some(version) => present.is(Some(version), &self.blobs),
+            None => Ok(false),
+        }
+    }
+
     fn decide(&self, change: &RawChange, present: &Present) -> std::io::Result<Decision> {
         let is_missing = |version: &Option<Version>| {
             version.as_ref().is_some_and(|version| version.mode == MARKED || !self.blobs.has(&version.id))

@@ -97,7 +97,7 @@ impl Place {
     fn undo_killed(&self, before: &str, after: &str, kill: usize) -> bool {
         let home = self.worktree.open_home().unwrap();
         let _lock = home.lock(WAIT).unwrap();
-        let prepared = self.worktree.prepare(&home, before, after, false).unwrap();
+        let prepared = self.worktree.prepare(&home, before, after, None).unwrap();
         assert_eq!(prepared.plan.conflicts, []);
         let mut count = 0;
         let mut hook = |_: &str| {
@@ -318,7 +318,7 @@ fn an_undo_that_cannot_be_finished_is_taken_back() {
         let changed = place.files();
         let home = place.worktree.open_home().unwrap();
         let _lock = home.lock(WAIT).unwrap();
-        let prepared = place.worktree.prepare(&home, &before, &after, false).unwrap();
+        let prepared = place.worktree.prepare(&home, &before, &after, None).unwrap();
         let mut count = 0;
         let obstacle = place.root.join("d/b");
         let mut hook = |_: &str| {

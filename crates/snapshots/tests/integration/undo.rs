@@ -201,3 +201,36 @@ fn a_file_that_was_not_stored_is_a_conflict() {
     assert_eq!(fs::read_to_string(place.path("src/a.rs")).unwrap(), "fn a() {}\n");
     assert_eq!(fs::read_to_string(place.path("large")).unwrap(), "more than ten other bytes\n");
 }
+
+#[test]
+fn a_forced_undo_leaves_files_whose_content_no_snapshot_has() {
+    let place = Place::new();
+    let worktree = place.worktree();
+    let before = take(&worktree);
+    for name in ["large", "ignored", "edited"] {
+        place.write(name, "by the turn\n");
+    }
+    fs::remove_file(place.path("README")).unwrap();
+    let after = take(&worktree);
+    // By the user: too large for a snapshot, ignored, and plain.
+    let large = vec![b'x'; 51_000_000];
+    place.write("large", &large).write("ignored", "mine\n").write("edited", "mine\n");
+    place.write(".gitignore", "ignored\nREADME\n").write("README", "mine too\n");
+    place.git(&["rm", "-q", "--cached", "README"]);
+    let undone = worktree.undo(SESSION, &before.tree, &after.tree, true).unwrap();
+    let left: Vec<_> =
+        undone.left.iter().map(|conflict| (conflict.path.to_str().unwrap(), conflict.why)).collect();
+    assert!(left.contains(&("large", ConflictReason::NotKept)), "{left:?}");
+    assert!(!place.path("edited").exists());
+    assert!(fs::read(place.path("large")).unwrap() == large);
+    for (name, text) in [("ignored", "mine\n"), ("README", "mine too\n")] {
+        let is_left = left.contains(&(name, ConflictReason::NotKept));
+        let now = fs::read_to_string(place.path(name)).unwrap_or_default();
+        assert_eq!(now == text, is_left, "{name}: {now:?}");
+    }
+    // All that it changed can be brought back.
+    worktree.undo(SESSION, &undone.before.tree, &undone.after.tree, false).unwrap();
+    for (name, text) in [("ignored", "mine\n"), ("README", "mine too\n"), ("edited", "mine\n")] {
+        assert_eq!(fs::read_to_string(place.path(name)).unwrap(), text);
+    }
+}

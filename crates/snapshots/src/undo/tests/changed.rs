@@ -71,7 +71,7 @@ fn an_edit_at_any_moment_of_an_undo_is_kept() {
     for (name, how) in cases.chain([("a", Edit::OpenSince)]) {
         for moment in 1.. {
             assert_eq!(reset(&place), changed);
-            let prepared = place.worktree.prepare(&home, &before, &after, false).unwrap();
+            let prepared = place.worktree.prepare(&home, &before, &after, None).unwrap();
             assert_eq!(prepared.plan.conflicts, []);
             let mut open = fs::OpenOptions::new().append(true).open(place.root.join("a")).ok();
             let (mut count, mut removals, mut is_edited) = (0, 0, false);
@@ -119,7 +119,7 @@ fn an_edit_between_a_crash_and_the_recovery_is_kept() {
         for (kill, how) in (0..60).flat_map(|kill| [(kill, Edit::InPlace), (kill, Edit::ByRename)]) {
             assert_eq!(reset(&place), changed);
             let home = place.worktree.open_home().unwrap();
-            let prepared = place.worktree.prepare(&home, &before, &after, false).unwrap();
+            let prepared = place.worktree.prepare(&home, &before, &after, None).unwrap();
             let mut count = 0;
             let obstacle = place.root.join("d/b");
             let mut hook = |what: &str| {
