@@ -47,6 +47,7 @@ mod error;
 mod git;
 mod import;
 mod keep;
+mod origin;
 mod places;
 mod project_index;
 mod prune;

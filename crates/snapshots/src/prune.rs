@@ -39,11 +39,19 @@ pub struct Pruned {
 }
 
 /// A snapshot of a session.
-struct Pin {
+pub(crate) struct Pin {
     /// Begins with the time.
     name: OsString,
     session: OsString,
-    tree: String,
+    pub(crate) tree: String,
+}
+
+impl Pin {
+    /// Returns the time at which the snapshot was finished.
+    pub(crate) fn time(&self) -> Option<Duration> {
+        let (time, _) = self.name.to_str()?.split_once('-')?;
+        Some(Duration::from_micros(time.parse().ok()?))
+    }
 }
 
 /// The objects of our repository, with their sizes on disk.
@@ -268,7 +276,7 @@ fn lines(output: &[u8]) -> impl Iterator<Item = &str> {
 }
 
 /// Returns the snapshots of all sessions, the newest first.
-fn pins(home: &Home) -> Result<Vec<Pin>, Error> {
+pub(crate) fn pins(home: &Home) -> Result<Vec<Pin>, Error> {
     let path = home.repository.join("sessions");
     let sessions = home.repository.open_folder(OsStr::new("sessions")).at(&path)?;
     let mut pins = Vec::new();

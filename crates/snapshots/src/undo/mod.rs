@@ -81,6 +81,8 @@ pub enum ConflictReason {
     NotStored,
     /// Its present content is not in the snapshot from before the undo, and would be lost. A forced undo leaves it out.
     NotKept,
+    /// The turn did not create it: it was there before, ignored or in a nested repository. A forced undo leaves it out.
+    WasThere,
     /// Its name could be that of a git directory, or of azureal's folder. A forced undo leaves it out.
     Name,
 }
@@ -214,6 +216,7 @@ impl Worktree {
             versions.filter(|version| version.mode != MARKED).map(|version| version.id.clone()).collect();
         let blobs = self.blobs(home, ids)?;
         let mut beneath = Beneath::open(&self.places.root).at(&self.places.root)?;
+        let began = self.began(home, before, after)?;
         let mut prepared = Prepared { plan: UndoPlan::default(), steps: Vec::new(), blobs };
         let mut decided = Vec::new();
         for change in changes {
@@ -227,6 +230,11 @@ impl Worktree {
                 decision = Decision::Conflict(ConflictReason::NotKept);
             }
             decided.push(Decided { change, decision, present: now.identity });
+        }
+        let deleted = decided.iter().filter(|it| it.is_deleted(force)).map(|it| it.change.path.clone());
+        let old = self.were_there(before, after, began, deleted.collect())?;
+        for decided in decided.iter_mut().filter(|it| old.contains(&it.change.path)) {
+            decided.decision = Decision::Conflict(ConflictReason::WasThere);
         }
         prepared.check_places(&mut decided, &mut beneath, force)?;
         for decided in decided {
@@ -261,6 +269,11 @@ impl Decided {
             Decision::Change => true,
             Decision::Conflict(why) => force && why.can_be_forced(),
         }
+    }
+
+    /// Returns whether a file that is there is deleted.
+    fn is_deleted(&self, force: bool) -> bool {
+        self.acts(force) && self.change.before.is_none() && self.present.is_some()
     }
 }
 

@@ -148,9 +148,9 @@ fn an_edit_between_a_crash_and_the_recovery_is_kept() {
                 assert!(place.root.join(kept).exists(), "{when}");
             }
             if recovered.is_undone {
-                finished += 1
+                finished += 1;
             } else {
-                taken_back += 1
+                taken_back += 1;
             }
             assert_eq!(place.worktree.recover().unwrap(), None, "{when}");
         }
