@@ -19,28 +19,20 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 use crate::beneath::{Found, is_forbidden};
 use crate::compare::Version;
 use crate::error::{At, Error};
+use crate::origin::Began;
 use crate::worktree::{Home, Worktree};
 
 use super::blobs::Blobs;
 use super::identity::Identity;
 use super::moves::{Halt, Hook, Run, changed};
 use super::{Recovered, path};
-
-/// Returns whether the folder of the snapshots has the journal of an undo: of one that was interrupted, or that runs.
-pub fn has_interrupted_undo(folder: &Path) -> bool {
-    let worktrees = std::fs::read_dir(folder.join("worktrees")).into_iter().flatten().flatten();
-    let has_journal = |folder: PathBuf| {
-        [PREPARED, FORWARD, BACK, DONE].iter().any(|state| folder.join(state).symlink_metadata().is_ok())
-    };
-    worktrees.map(|entry| entry.path()).any(has_journal)
-}
 
 const PREPARED: &str = "undo.prepared";
 const FORWARD: &str = "undo.forward";
@@ -51,6 +43,11 @@ const STAGED: &str = "undo.staged";
 const HEADER: &[u8] = b"azureal undo 2";
 const LINK: u32 = 0o120_000;
 const EXECUTABLE: u32 = 0o100;
+
+/// Returns whether the folder of a worktree has a journal.
+pub(crate) fn is_in(folder: &Path) -> bool {
+    [PREPARED, FORWARD, BACK, DONE].iter().any(|state| folder.join(state).symlink_metadata().is_ok())
+}
 
 /// A file to restore or to delete.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,13 +66,15 @@ pub(crate) struct Step {
 /// The steps of an undo, and the word in the names of its files.
 pub(crate) struct Journal {
     id: String,
+    /// The time of the snapshot from before the turn.
+    began: Began,
     steps: Vec<Step>,
 }
 
 impl Journal {
-    pub(crate) fn new(steps: Vec<Step>) -> Self {
+    pub(crate) fn new(steps: Vec<Step>, began: Began) -> Self {
         let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
-        Self { id: format!("{now:x}-{:x}", std::process::id()), steps }
+        Self { id: format!("{now:x}-{:x}", std::process::id()), began, steps }
     }
 
     /// Carries out all steps, or none. Returns the versions that are kept beside their files.
@@ -277,7 +276,7 @@ impl Journal {
         }
         for (step, _) in self.restored() {
             // Folders below the place did not exist.
-            run.remove_parents(&step.path, step.place.len())?;
+            run.remove_parents(&step.path, step.place.len(), None)?;
         }
         for (step, _, old) in self.replaced() {
             if run.beside(step, &old)?.is_some() && !run.rename_into_place(step, &old)? {
@@ -294,22 +293,23 @@ impl Journal {
         Ok(())
     }
 
-    /// Removes the old files, and the folders that are empty without them.
+    /// Removes the old files, and the folders that are empty without them and were not there before the turn.
     fn finish(&self, run: &mut Run<'_>) -> Result<(), Halt> {
         for (step, present, old) in self.replaced() {
             // A program that had it open may have written to it.
             run.unlink(step, &old, Some(present))?;
         }
         for step in self.steps.iter().filter(|step| step.restored.is_none()) {
-            run.remove_parents(&step.path, 0)?;
+            run.remove_parents(&step.path, 0, Some(self.began))?;
         }
         Ok(())
     }
 
-    /// Writes the journal: the header and the id, then five fields for each step, each followed by a NUL.
+    /// Writes the journal: the header, the id and the time of the snapshot, then five fields for each step, each followed by a NUL.
     fn write(&self, run: &mut Run<'_>, name: &str) -> Result<(), Error> {
         let mut bytes = Vec::new();
-        for field in [HEADER, self.id.as_bytes()] {
+        let began = self.began.0.map_or_else(String::new, |began| began.as_micros().to_string());
+        for field in [HEADER, self.id.as_bytes(), began.as_bytes()] {
             bytes.extend(field);
             bytes.push(0);
         }
@@ -342,6 +342,8 @@ impl Journal {
         if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-') {
             return Err("it has no id");
         }
+        let began = fields.next().and_then(|began| std::str::from_utf8(began).ok()?.parse().ok());
+        let began = Began(began.map(Duration::from_micros));
         let mut steps = Vec::new();
         while let Some(kind) = fields.next() {
             let (Some(path), Some(place)) = (fields.next(), fields.next()) else {
@@ -363,6 +365,6 @@ impl Journal {
             let restored = is_restored.then(|| Version { mode: 0, id: String::new() });
             steps.push(Step { path: path.to_vec(), restored, place: place.to_vec(), present, staged });
         }
-        Ok(Self { id, steps })
+        Ok(Self { id, began, steps })
     }
 }

@@ -11,16 +11,16 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::beneath::{Beneath, Found, is_forbidden};
 use crate::compare::{MARKED, RawChange, Version};
 use crate::error::{At, Error};
+use crate::origin::Began;
+use crate::places::Directories;
 use crate::take::{Limits, Snapshot, Taken};
 use crate::worktree::{Home, Worktree};
-
-pub use self::journal::has_interrupted_undo;
 
 use self::blobs::Blobs;
 use self::identity::Identity;
@@ -124,6 +124,7 @@ struct Prepared {
     plan: UndoPlan,
     steps: Vec<Step>,
     blobs: Blobs,
+    began: Began,
 }
 
 impl Worktree {
@@ -150,7 +151,7 @@ impl Worktree {
         let _lock = home.lock(WAIT)?;
         let recovered = self.recover_held(&home)?;
         let taken_before = self.take_for_undo(&home, session)?;
-        let Prepared { plan, steps, blobs } =
+        let Prepared { plan, steps, blobs, began } =
             self.prepare(&home, before, after, force.then_some(&*taken_before.tree))?;
         let (forced, left): (Vec<_>, Vec<_>) =
             plan.conflicts.into_iter().partition(|conflict| conflict.why.can_be_forced());
@@ -159,9 +160,16 @@ impl Worktree {
             return Err(Error::Conflicts(conflicts));
         }
         let mut kept = recovered.unwrap_or_default().kept;
-        kept.extend(Journal::new(steps).carry_out(self, &home, &blobs, &mut |_| Ok(()))?);
+        kept.extend(Journal::new(steps, began).carry_out(self, &home, &blobs, &mut |_| Ok(()))?);
         let taken_after = self.take_for_undo(&home, session)?;
         Ok(Undone { before: taken_before, after: taken_after, files: plan.files, left, kept })
+    }
+
+    /// Returns whether the worktree with this top has the journal of an undo: of one that was interrupted, or that runs. Starts no
+    /// git.
+    pub fn has_interrupted_undo(root: &Path) -> bool {
+        let found = Directories::find(root);
+        found.is_some_and(|found| journal::is_in(&found.snapshots().join("worktrees").join(found.name())))
     }
 
     /// Finishes or takes back an undo that was interrupted. `None` if there was none. Files that were changed since stay as they are.
@@ -217,7 +225,7 @@ impl Worktree {
         let blobs = self.blobs(home, ids)?;
         let mut beneath = Beneath::open(&self.places.root).at(&self.places.root)?;
         let began = self.began(home, before, after)?;
-        let mut prepared = Prepared { plan: UndoPlan::default(), steps: Vec::new(), blobs };
+        let mut prepared = Prepared { plan: UndoPlan::default(), steps: Vec::new(), blobs, began };
         let mut decided = Vec::new();
         for change in changes {
             let now = Now::of(&change.path, &mut beneath).at(&path(&change.path))?;

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use crate::beneath::{Beneath, Found};
 use crate::error::{At, Error};
+use crate::origin::Began;
 use crate::worktree::{Home, Worktree};
 
 use super::identity::Identity;
@@ -239,13 +240,25 @@ impl<'a> Run<'a> {
         Ok(rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR).at(&at)?)
     }
 
-    /// Removes the folders of a file as long as they are empty, down to a length of their path.
-    pub(crate) fn remove_parents(&mut self, file: &[u8], longer_than: usize) -> Result<(), Halt> {
+    /// Removes the folders of a file as long as they are empty, down to a length of their path. With a time, only those that were
+    /// created after it.
+    pub(crate) fn remove_parents(
+        &mut self,
+        file: &[u8],
+        longer_than: usize,
+        after: Option<Began>,
+    ) -> Result<(), Halt> {
         let mut folder = file;
         while let Some(end) = folder.iter().rposition(|byte| *byte == b'/').filter(|end| *end > longer_than) {
             folder = folder.get(..end).unwrap_or_default();
             (self.hook)("remove an empty folder")?;
             self.beneath.forget();
+            let is_there = !matches!(self.beneath.look(folder), Ok(Found::Missing));
+            if let Some(after) = after.filter(|_| is_there)
+                && after.is_before(folder, &mut self.beneath).at(&path(folder))? != Some(true)
+            {
+                break;
+            }
             let parent = self.beneath.parent(folder);
             let removed =
                 parent.and_then(|(parent, name)| rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR));

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use azureal_process::ChildEnvironment;
@@ -104,7 +103,9 @@ impl Place {
             count += 1;
             if count > kill { Err(moves::Killed) } else { Ok(()) }
         };
-        Journal::new(prepared.steps).carry_out(&self.worktree, &home, &prepared.blobs, &mut hook).is_err()
+        Journal::new(prepared.steps, prepared.began)
+            .carry_out(&self.worktree, &home, &prepared.blobs, &mut hook)
+            .is_err()
     }
 
     /// Recovers, and is killed before its step `kill`. Returns whether it was.
@@ -335,7 +336,12 @@ fn an_undo_that_cannot_be_finished_is_taken_back() {
             }
             Ok(())
         };
-        let done = Journal::new(prepared.steps).carry_out(&place.worktree, &home, &prepared.blobs, &mut hook);
+        let done = Journal::new(prepared.steps, prepared.began).carry_out(
+            &place.worktree,
+            &home,
+            &prepared.blobs,
+            &mut hook,
+        );
         let mut files = place.files();
         if done.is_err() {
             was_taken_back += 1;
@@ -365,7 +371,11 @@ fn a_journal_that_names_other_files_is_refused() {
             if kill > 1 { Err(moves::Killed) } else { Ok(()) }
         };
         let blobs = place.worktree.blobs(&home, BTreeSet::new()).unwrap();
-        assert!(Journal::new(vec![step]).carry_out(&place.worktree, &home, &blobs, &mut hook).is_err());
+        assert!(
+            Journal::new(vec![step], Began(None))
+                .carry_out(&place.worktree, &home, &blobs, &mut hook)
+                .is_err()
+        );
         home.own.rename("undo.prepared".as_ref(), "undo.forward".as_ref()).unwrap();
         assert!(matches!(place.worktree.recover(), Err(Error::BadJournal(_))), "{path}");
         home.own.remove("undo.forward".as_ref()).unwrap();

@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 
-use azureal_snapshots::{ConflictReason, Error, UndoAction, UndoPlan};
+use azureal_snapshots::{ConflictReason, Error, UndoAction, UndoPlan, Worktree};
 
 use crate::place::{Place, SESSION, link, os, take};
 
@@ -288,4 +288,34 @@ fn without_the_time_of_the_snapshot_no_file_is_deleted() {
     worktree.undo(SESSION, &before.tree, &after.tree, true).unwrap();
     assert!(place.path("made").exists());
     assert_eq!(fs::read_to_string(place.path("README")).unwrap(), "read\n");
+}
+
+#[test]
+fn a_folder_that_was_empty_before_the_turn_stays() {
+    let place = Place::new();
+    fs::create_dir_all(place.path("logs/old")).unwrap();
+    let worktree = place.worktree();
+    let before = take(&worktree);
+    place.write("logs/old/new/file", "1\n").write("logs/x", "2\n").write("made/by/turn", "3\n");
+    let after = take(&worktree);
+    worktree.undo(SESSION, &before.tree, &after.tree, false).unwrap();
+    assert!(place.path("logs/old").is_dir());
+    assert!(!place.path("logs/old/new").exists() && !place.path("logs/x").exists());
+    assert!(!place.path("made").exists());
+}
+
+#[test]
+fn the_journal_of_another_worktree_is_not_ours() {
+    let place = Place::new();
+    let linked = place.folder.path().join("linked");
+    place.git(&["worktree", "add", "-q", linked.to_str().unwrap()]);
+    take(&place.worktree());
+    let other = Worktree::open(&linked, &place.program()).unwrap().unwrap();
+    take(&other);
+    assert!(!Worktree::has_interrupted_undo(&place.root) && !Worktree::has_interrupted_undo(&linked));
+    fs::write(other.folder().join("worktrees/linked-linked/undo.forward"), "").unwrap();
+    assert!(!Worktree::has_interrupted_undo(&place.root) && Worktree::has_interrupted_undo(&linked));
+    assert!(!Worktree::has_interrupted_undo(place.folder.path()));
+    fs::write(other.folder().join("worktrees/main/undo.done"), "").unwrap();
+    assert!(Worktree::has_interrupted_undo(&place.root));
 }

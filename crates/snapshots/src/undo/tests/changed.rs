@@ -85,8 +85,12 @@ fn an_edit_at_any_moment_of_an_undo_is_kept() {
                 }
                 Ok(())
             };
-            let done =
-                Journal::new(prepared.steps).carry_out(&place.worktree, &home, &prepared.blobs, &mut hook);
+            let done = Journal::new(prepared.steps, prepared.began).carry_out(
+                &place.worktree,
+                &home,
+                &prepared.blobs,
+                &mut hook,
+            );
             if !is_edited {
                 break;
             }
@@ -129,8 +133,12 @@ fn an_edit_between_a_crash_and_the_recovery_is_kept() {
                 }
                 if count > kill { Err(moves::Killed) } else { Ok(()) }
             };
-            let done =
-                Journal::new(prepared.steps).carry_out(&place.worktree, &home, &prepared.blobs, &mut hook);
+            let done = Journal::new(prepared.steps, prepared.began).carry_out(
+                &place.worktree,
+                &home,
+                &prepared.blobs,
+                &mut hook,
+            );
             if count <= kill {
                 break;
             }
