@@ -35,7 +35,17 @@ pub(crate) enum Found {
     /// A folder.
     Folder,
     /// A pipe, socket or device.
-    Other,
+    Other(Stat),
+}
+
+impl Found {
+    /// Returns the status of a file, a link or a device: of all that an undo can move aside.
+    pub(crate) fn file(&self) -> Option<&Stat> {
+        match self {
+            Self::File(stat) | Self::Unreadable(stat) | Self::Link(stat) | Self::Other(stat) => Some(stat),
+            Self::Missing | Self::Blocked | Self::Folder => None,
+        }
+    }
 }
 
 impl Beneath {
@@ -95,7 +105,7 @@ impl Beneath {
             }
             FileType::Symlink => Found::Link(stat),
             FileType::Directory => Found::Folder,
-            _ => Found::Other,
+            _ => Found::Other(stat),
         })
     }
 }

@@ -1,7 +1,8 @@
 //! The changes between two snapshots.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::iter::Peekable;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::worktree::Worktree;
 /// The time limit of a comparison.
 pub(crate) const TIME: Duration = Duration::from_secs(20);
 /// The number of files that renames are looked for in.
-const RENAMES: &str = "-l1000";
+pub(crate) const RENAMES: &str = "-l1000";
 /// The number of paths of one command.
 const PATHS: usize = 100;
 
@@ -30,6 +31,9 @@ pub struct FileChange {
     pub removed: Option<u64>,
     /// Both versions are stored. If not, one was too large or could not be read, and is known by its size and time alone.
     pub is_stored: bool,
+    /// Only the later snapshot has it, but it was created before the earlier one: it was ignored, or in a nested repository. It may
+    /// have secrets.
+    pub was_there: bool,
 }
 
 /// The kind of a change.
@@ -103,7 +107,32 @@ impl Worktree {
             }
             output => output?,
         };
-        Ok(parse(&output))
+        let mut changes = parse(&output);
+        self.mark_old(before, after, &mut changes)?;
+        Ok(changes)
+    }
+
+    /// Marks the files that were there before the earlier snapshot.
+    fn mark_old(&self, before: &str, after: &str, changes: &mut [FileChange]) -> Result<(), Error> {
+        let bytes = |change: &FileChange| change.path.as_os_str().as_bytes().to_vec();
+        let is_added = |change: &FileChange| {
+            // The time of a file that is gone is unknown.
+            let is_there = || self.places.root.join(&change.path).symlink_metadata().is_ok();
+            change.status == FileStatus::Added && is_there()
+        };
+        let added: BTreeSet<_> = changes.iter().filter(|change| is_added(change)).map(bytes).collect();
+        if added.is_empty() {
+            return Ok(());
+        }
+        let began = self.began(&self.open_home()?, before, after)?;
+        // A snapshot without a time is of a deleted session.
+        if began.0.is_some() {
+            let old = self.were_there(before, after, began, added)?;
+            for change in changes {
+                change.was_there = old.contains(&bytes(change));
+            }
+        }
+        Ok(())
     }
 
     /// Returns the differences between two snapshots as a unified diff, of all files or of these, up to a number of bytes.
@@ -194,7 +223,7 @@ impl Diff {
     }
 }
 
-fn diff_tree() -> Vec<OsString> {
+pub(crate) fn diff_tree() -> Vec<OsString> {
     args([
         "diff-tree",
         "-r",
@@ -205,9 +234,9 @@ fn diff_tree() -> Vec<OsString> {
     ])
 }
 
-struct Raw<'a> {
+pub(crate) struct Raw<'a> {
     before: Option<Version>,
-    after: Option<Version>,
+    pub(crate) after: Option<Version>,
     status: &'a str,
 }
 
@@ -227,17 +256,25 @@ fn path(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes.to_vec()))
 }
 
+/// An entry of the raw list: the versions, the path before a rename, and the path.
+type RawEntry<'a> = (Raw<'a>, Option<&'a [u8]>, &'a [u8]);
+
+/// Parses an entry of the raw list. `None` at its end.
+pub(crate) fn raw_fields<'a>(fields: &mut Peekable<impl Iterator<Item = &'a [u8]>>) -> Option<RawEntry<'a>> {
+    let raw = Raw::parse(fields.next_if(|field| field.starts_with(b":"))?)?;
+    let first = fields.next()?;
+    if raw.status.starts_with(['R', 'C']) {
+        return Some((raw, Some(first), fields.next()?));
+    }
+    Some((raw, None, first))
+}
+
 /// Parses the raw list, and the list of counts after it.
 fn parse(output: &[u8]) -> Vec<FileChange> {
     let mut fields = output.split(|byte| *byte == 0).peekable();
     let mut changes = Vec::new();
-    while let Some(states) = fields.next_if(|field| field.starts_with(b":")) {
-        let Some(raw) = Raw::parse(states) else { break };
-        let is_rename = raw.status.starts_with(['R', 'C']);
-        let Some(first) = fields.next() else { break };
-        let from = is_rename.then(|| path(first));
-        let Some(last) = (if is_rename { fields.next() } else { Some(first) }) else { break };
-        changes.push(change(&raw, from, path(last)));
+    while let Some((raw, from, last)) = raw_fields(&mut fields) {
+        changes.push(change(&raw, from.map(path), path(last)));
     }
     let mut places: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
     for (place, change) in changes.iter().enumerate() {
@@ -271,5 +308,5 @@ fn change(raw: &Raw<'_>, from: Option<PathBuf>, path: PathBuf) -> FileChange {
         _ if raw.status == "T" && is_stored => FileStatus::TypeChanged,
         _ => FileStatus::Modified,
     };
-    FileChange { path, status, added: None, removed: None, is_stored }
+    FileChange { path, status, added: None, removed: None, is_stored, was_there: false }
 }

@@ -65,6 +65,14 @@ pub enum Error {
     /// The undo would overwrite other work.
     #[error("{0} files were changed since: the undo changed nothing")]
     Conflicts(usize),
+    /// A file was changed while the undo ran. The undo was taken back.
+    #[error("`{}` was changed during the undo: the undo changed nothing{}", path.display(), beside(kept))]
+    ChangedMeanwhile {
+        /// The file.
+        path: PathBuf,
+        /// Versions that could not be moved back to their places, and are beside their files.
+        kept: Vec<PathBuf>,
+    },
     /// A file or a folder cannot be used.
     #[error("{}: {source}", path.display())]
     Io {
@@ -73,6 +81,11 @@ pub enum Error {
         /// The error of the system.
         source: io::Error,
     },
+}
+
+fn beside(kept: &[PathBuf]) -> String {
+    let kept: Vec<String> = kept.iter().map(|path| format!("`{}`", path.display())).collect();
+    if kept.is_empty() { String::new() } else { format!("; it put older versions into {}", kept.join(", ")) }
 }
 
 /// Adds a path to an error of the system.

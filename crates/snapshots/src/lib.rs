@@ -47,6 +47,7 @@ mod error;
 mod git;
 mod import;
 mod keep;
+mod origin;
 mod places;
 mod project_index;
 mod prune;
@@ -64,7 +65,7 @@ pub use prune::Pruned;
 pub use scan::{SkipReason, Skipped};
 pub use take::{Limits, Snapshot, Taken};
 pub use turns::{RunningTurn, TurnMark};
-pub use undo::{ConflictReason, UndoAction, UndoConflict, UndoFile, UndoPlan, Undone, has_interrupted_undo};
+pub use undo::{ConflictReason, Recovered, UndoAction, UndoConflict, UndoFile, UndoPlan, Undone};
 pub use worktree::Worktree;
 
 /// Returns whether a text is an object id.

@@ -56,32 +56,12 @@ impl Places {
     /// A `.git` file may have come with a download, and may name the repository of another project. It counts if the repository
     /// is inside the worktree, if it registered the worktree, or if its `core.worktree` names it.
     pub(crate) fn find(root: &Path, git: &Git) -> Result<Option<Self>, Error> {
-        let Ok(root) = fs::canonicalize(root) else { return Ok(None) };
-        let dot_git = root.join(".git");
-        let Ok(found) = fs::symlink_metadata(&dot_git) else { return Ok(None) };
-        let git_dir = if found.is_dir() || found.is_symlink() {
-            fs::canonicalize(&dot_git).ok()
-        } else {
-            pointer(&dot_git, b"gitdir:").and_then(|path| fs::canonicalize(path).ok())
-        };
-        let Some(git_dir) = git_dir.filter(|git_dir| git_dir.join("HEAD").exists()) else {
-            return Ok(None);
-        };
-        let linked = pointer(&git_dir.join("commondir"), b"");
-        let common = match &linked {
-            Some(common) => fs::canonicalize(common).ok(),
-            None => Some(git_dir.clone()),
-        };
-        let ours = rustix::process::geteuid().as_raw();
-        let is_ours =
-            |path: &PathBuf| fs::metadata(path).is_ok_and(|found| found.is_dir() && found.uid() == ours);
-        let Some(common) = common.filter(|common| is_ours(common) && is_ours(&git_dir)) else {
-            return Ok(None);
-        };
+        let Some(found) = Directories::find(root) else { return Ok(None) };
+        let Directories { root, git_dir, common, is_linked } = found;
         let settings = settings(git, &common)?;
-        let is_confirmed = if linked.is_some() {
+        let is_confirmed = if is_linked {
             let back = pointer(&git_dir.join("gitdir"), b"").and_then(|path| fs::canonicalize(path).ok());
-            back == Some(dot_git) && git_dir.parent() == Some(&common.join("worktrees"))
+            back == Some(root.join(".git")) && git_dir.parent() == Some(&common.join("worktrees"))
         } else {
             let named = settings.worktree.map(|path| git_dir.join(path));
             git_dir.starts_with(&root)
@@ -92,12 +72,69 @@ impl Places {
 
     /// Returns the name of the worktree among those of its repository.
     pub(crate) fn name(&self) -> OsString {
-        let mut name = OsString::from(if self.git_dir == self.common { "main" } else { "linked-" });
-        if self.git_dir != self.common {
-            name.push(self.git_dir.file_name().unwrap_or(OsStr::new("")));
-        }
-        name
+        name(&self.git_dir, &self.common)
     }
+}
+
+/// The directories that a worktree names. Its repository need not confirm them: they are for looking alone.
+pub(crate) struct Directories {
+    root: PathBuf,
+    git_dir: PathBuf,
+    common: PathBuf,
+    is_linked: bool,
+}
+
+impl Directories {
+    /// Finds the directories of the worktree with this top, if they are of this user. Starts no git.
+    pub(crate) fn find(root: &Path) -> Option<Self> {
+        let root = fs::canonicalize(root).ok()?;
+        let dot_git = root.join(".git");
+        let found = fs::symlink_metadata(&dot_git).ok()?;
+        let git_dir = if found.is_dir() || found.is_symlink() {
+            fs::canonicalize(&dot_git).ok()
+        } else {
+            pointer(&dot_git, b"gitdir:").and_then(|path| fs::canonicalize(path).ok())
+        };
+        let git_dir = git_dir.filter(|git_dir| git_dir.join("HEAD").exists())?;
+        let linked = pointer(&git_dir.join("commondir"), b"");
+        let common = match &linked {
+            Some(common) => fs::canonicalize(common).ok()?,
+            None => git_dir.clone(),
+        };
+        let ours = rustix::process::geteuid().as_raw();
+        let is_ours =
+            |path: &PathBuf| fs::metadata(path).is_ok_and(|found| found.is_dir() && found.uid() == ours);
+        (is_ours(&common) && is_ours(&git_dir)).then_some(Self {
+            root,
+            git_dir,
+            common,
+            is_linked: linked.is_some(),
+        })
+    }
+
+    /// Returns the name of the worktree among those of its repository.
+    pub(crate) fn name(&self) -> OsString {
+        name(&self.git_dir, &self.common)
+    }
+
+    /// Returns the folder of the snapshots, whether it exists or not.
+    pub(crate) fn snapshots(&self) -> PathBuf {
+        snapshots(&self.common)
+    }
+}
+
+fn name(git_dir: &Path, common: &Path) -> OsString {
+    if git_dir == common {
+        return OsString::from("main");
+    }
+    let mut name = OsString::from("linked-");
+    name.push(git_dir.file_name().unwrap_or(OsStr::new("")));
+    name
+}
+
+/// Returns the folder of the snapshots in a git directory.
+pub(crate) fn snapshots(common: &Path) -> PathBuf {
+    common.join(azureal_files::OURS_IN_GIT).join("snapshots")
 }
 
 /// Reads the path in a file of git, relative to the file's folder.

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use azureal_files::{Folder, HeldFolder};
@@ -39,11 +39,19 @@ pub struct Pruned {
 }
 
 /// A snapshot of a session.
-struct Pin {
+pub(crate) struct Pin {
     /// Begins with the time.
     name: OsString,
     session: OsString,
-    tree: String,
+    pub(crate) tree: String,
+}
+
+impl Pin {
+    /// Returns the time at which the snapshot was finished.
+    pub(crate) fn time(&self) -> Option<Duration> {
+        let (time, _) = self.name.to_str()?.split_once('-')?;
+        Some(Duration::from_micros(time.parse().ok()?))
+    }
 }
 
 /// The objects of our repository, with their sizes on disk.
@@ -53,6 +61,13 @@ impl Worktree {
     /// Returns the size of all snapshots of the repository, in bytes.
     pub fn size(&self) -> u64 {
         self.object_files().iter().map(|(_, size)| *size).sum()
+    }
+
+    /// Returns whether [`prune`](Self::prune) has something to do: the snapshots are larger than `max_size`, or are in so many files
+    /// that git becomes slow. Starts no git.
+    pub fn needs_prune(&self, max_size: u64) -> bool {
+        let files = self.object_files();
+        has_many(&files) || files.iter().map(|(_, size)| *size).sum::<u64>() > max_size
     }
 
     /// Forgets the snapshots of a session. The next [`prune`](Self::prune) removes them from the disk.
@@ -209,9 +224,8 @@ impl Worktree {
     /// Puts the objects to keep into one pack, and removes all others. Does nothing if there is little to gain.
     fn repack(&self, objects: &Objects, kept: &BTreeSet<String>) -> Result<(), Error> {
         let files = self.object_files();
-        let packs = files.iter().filter(|(path, _)| path.extension() == Some(OsStr::new("pack"))).count();
         let is_needed = objects.keys().all(|id| kept.contains(id));
-        if is_needed && packs <= PACKS && files.len() <= LOOSE {
+        if is_needed && !has_many(&files) {
             return Ok(());
         }
         let list: String =
@@ -232,7 +246,7 @@ impl Worktree {
     }
 
     /// Lists the files of all objects with their sizes. Nobody else writes there.
-    fn object_files(&self) -> Vec<(std::path::PathBuf, u64)> {
+    fn object_files(&self) -> Vec<(PathBuf, u64)> {
         let folder = self.home.join("objects");
         let list = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
         let folders = list(&folder).filter(|entry| entry.file_name() != "info");
@@ -256,6 +270,12 @@ impl Worktree {
     }
 }
 
+/// Returns whether objects are in so many files that they should be in one pack.
+fn has_many(files: &[(PathBuf, u64)]) -> bool {
+    let packs = files.iter().filter(|(path, _)| path.extension() == Some(OsStr::new("pack"))).count();
+    packs > PACKS || files.len() > LOOSE
+}
+
 fn run(git: &Git, command: &[OsString], input: String) -> Result<Vec<u8>, Error> {
     git.run(command, input.into_bytes(), Deadline::after(TIME))
 }
@@ -268,7 +288,7 @@ fn lines(output: &[u8]) -> impl Iterator<Item = &str> {
 }
 
 /// Returns the snapshots of all sessions, the newest first.
-fn pins(home: &Home) -> Result<Vec<Pin>, Error> {
+pub(crate) fn pins(home: &Home) -> Result<Vec<Pin>, Error> {
     let path = home.repository.join("sessions");
     let sessions = home.repository.open_folder(OsStr::new("sessions")).at(&path)?;
     let mut pins = Vec::new();

@@ -195,8 +195,8 @@ impl Listing {
                 update.files.extend(path);
                 update.files.push(0);
             }
-            Found::Missing | Found::Blocked | Found::Folder | Found::Other => {
-                if matches!(found, Found::Other) {
+            Found::Missing | Found::Blocked | Found::Folder | Found::Other(_) => {
+                if matches!(found, Found::Other(_)) {
                     update.skip(path, SkipReason::Special);
                 }
                 update.set(path, "0", &"0".repeat(self.format.length() * 2));

@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 use crate::compare::TIME;
 use crate::error::{At, Error};
 use crate::git::{Git, GitProgram, check_version};
-use crate::places::{ObjectFormat, Places, read_start, user_excludes};
+use crate::places::{ObjectFormat, Places, read_start, snapshots, user_excludes};
 
 /// The bound on a file of ignore rules.
 const EXCLUDES: u64 = 4 * 1024 * 1024;
@@ -64,7 +64,7 @@ impl Worktree {
         let Some(places) = found? else { return Ok(None) };
         let variable = |name: &str| program.environment.get(name);
         let user_excludes = user_excludes(&git, variable("HOME"), variable("XDG_CONFIG_HOME"));
-        let home = places.common.join(azureal_files::OURS_IN_GIT).join("snapshots");
+        let home = snapshots(&places.common);
         let git = git.with("GIT_DIR", &home).with("GIT_COMMON_DIR", &home).in_directory(&home);
         Ok(Some(Self { places, git, user_excludes, home, time: TIME }))
     }

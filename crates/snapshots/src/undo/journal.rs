@@ -9,46 +9,45 @@
 //! | `back` | files are moved back | continues, until it is `prepared` again |
 //! | `done` | all files are in their places | the old files are removed |
 //!
-//! Each step looks at the files that are there, so that it can be repeated.
+//! Each step looks at the files that are there, so that it can be repeated. The journal has the identities of the files from
+//! before the undo and of the staged ones. A file that is not the recorded one was changed by somebody else: it is neither moved
+//! nor removed, and an undo that needs it goes `back`. An old version whose place is taken is put beside it.
 
-use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};
-use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, RenameFlags};
-use rustix::io::Errno;
+use rustix::fs::{AtFlags, Mode, OFlags};
 
-use crate::beneath::{Beneath, Found, is_forbidden};
+use crate::beneath::{Found, is_forbidden};
 use crate::compare::Version;
 use crate::error::{At, Error};
+use crate::origin::Began;
 use crate::worktree::{Home, Worktree};
 
 use super::blobs::Blobs;
-use super::path;
-
-/// Returns whether the folder of the snapshots has the journal of an undo: of one that was interrupted, or that runs.
-pub fn has_interrupted_undo(folder: &Path) -> bool {
-    let worktrees = std::fs::read_dir(folder.join("worktrees")).into_iter().flatten().flatten();
-    let has_journal = |folder: PathBuf| {
-        [PREPARED, FORWARD, BACK, DONE].iter().any(|state| folder.join(state).symlink_metadata().is_ok())
-    };
-    worktrees.map(|entry| entry.path()).any(has_journal)
-}
+use super::identity::Identity;
+use super::moves::{Halt, Hook, Run, changed};
+use super::{Recovered, path};
 
 const PREPARED: &str = "undo.prepared";
 const FORWARD: &str = "undo.forward";
 const BACK: &str = "undo.back";
 const DONE: &str = "undo.done";
-const HEADER: &[u8] = b"azureal undo 1";
+/// The journal with the identities of the staged files, until it replaces the one before.
+const STAGED: &str = "undo.staged";
+const HEADER: &[u8] = b"azureal undo 2";
 const LINK: u32 = 0o120_000;
 const EXECUTABLE: u32 = 0o100;
+
+/// Returns whether the folder of a worktree has a journal.
+pub(crate) fn is_in(folder: &Path) -> bool {
+    [PREPARED, FORWARD, BACK, DONE].iter().any(|state| folder.join(state).symlink_metadata().is_ok())
+}
 
 /// A file to restore or to delete.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,75 +57,39 @@ pub(crate) struct Step {
     pub(crate) restored: Option<Version>,
     /// The folder of the staged file and of the old one: the nearest that exists and stays.
     pub(crate) place: Vec<u8>,
-    /// There is a file now.
-    pub(crate) replaces: bool,
+    /// The file that is there before the undo. `None` if there is none.
+    pub(crate) present: Option<Identity>,
+    /// The staged file, once it is written.
+    pub(crate) staged: Option<Identity>,
 }
 
 /// The steps of an undo, and the word in the names of its files.
 pub(crate) struct Journal {
     id: String,
+    /// The time of the snapshot from before the turn.
+    began: Began,
     steps: Vec<Step>,
 }
 
-/// A test asks to stop as if the process were killed.
-#[derive(Debug)]
-pub(crate) struct Killed;
-
-/// Called before each change of a file.
-pub(crate) type Hook<'a> = &'a mut dyn FnMut(&str) -> Result<(), Killed>;
-
-enum Halt {
-    Killed,
-    Failed(Error),
-}
-
-impl From<Error> for Halt {
-    fn from(error: Error) -> Self {
-        Self::Failed(error)
-    }
-}
-
-impl From<Killed> for Halt {
-    fn from(_: Killed) -> Self {
-        Self::Killed
-    }
-}
-
-impl From<Halt> for Error {
-    fn from(halt: Halt) -> Self {
-        match halt {
-            Halt::Failed(error) => error,
-            Halt::Killed => Self::BadJournal("killed"),
-        }
-    }
-}
-
-/// The open folders of one run.
-struct Run<'a> {
-    home: &'a Home,
-    beneath: Beneath,
-    hook: Hook<'a>,
-}
-
 impl Journal {
-    pub(crate) fn new(steps: Vec<Step>) -> Self {
+    pub(crate) fn new(steps: Vec<Step>, began: Began) -> Self {
         let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
-        Self { id: format!("{now:x}-{:x}", std::process::id()), steps }
+        Self { id: format!("{now:x}-{:x}", std::process::id()), began, steps }
     }
 
-    /// Carries out all steps, or none.
+    /// Carries out all steps, or none. Returns the versions that are kept beside their files.
     pub(crate) fn carry_out(
-        &self,
+        mut self,
         worktree: &Worktree,
         home: &Home,
         blobs: &Blobs,
         hook: Hook<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<Vec<PathBuf>, Error> {
         if self.steps.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let mut run = Run::new(worktree, home, hook)?;
-        self.write(&mut run)?;
+        self.write(&mut run, PREPARED)?;
         match self.stage(&mut run, blobs) {
             Err(Halt::Failed(error)) => {
                 self.drop_staged(&mut run)?;
@@ -135,37 +98,49 @@ impl Journal {
             }
             staged => staged?,
         }
+        self.write(&mut run, STAGED)?;
+        run.rename_journal(STAGED, PREPARED)?;
         run.rename_journal(PREPARED, FORWARD)?;
-        self.go(&mut run, FORWARD)
+        match self.go(&mut run, FORWARD) {
+            Err(Error::ChangedMeanwhile { path, .. }) => {
+                Err(Error::ChangedMeanwhile { path, kept: run.kept })
+            }
+            done => done.map(|()| run.kept),
+        }
     }
 
-    /// Finishes or takes back an undo that was interrupted. Returns whether there was one.
-    pub(crate) fn recover(worktree: &Worktree, home: &Home, hook: Hook<'_>) -> Result<bool, Error> {
+    /// Finishes or takes back an undo that was interrupted. `None` if there was none.
+    pub(crate) fn recover(
+        worktree: &Worktree,
+        home: &Home,
+        hook: Hook<'_>,
+    ) -> Result<Option<Recovered>, Error> {
         let found =
             [PREPARED, FORWARD, BACK, DONE].into_iter().find_map(|state| Some((state, home.read(state)?)));
-        let Some((state, bytes)) = found else { return Ok(false) };
+        let Some((state, bytes)) = found else { return Ok(None) };
         let journal = Self::parse(&bytes);
         let mut run = Run::new(worktree, home, hook)?;
         let journal = match journal {
             // It was not written completely, so no file was staged.
             Err(_) if state == PREPARED => {
                 run.remove_journal(PREPARED)?;
-                return Ok(true);
+                return Ok(Some(Recovered::default()));
             }
             journal => journal.map_err(Error::BadJournal)?,
         };
         tracing::info!(state, steps = journal.steps.len(), "recovers an undo");
-        match journal.go(&mut run, state) {
+        let is_undone = match journal.go(&mut run, state) {
             // It was taken back, which is a whole result too.
             Err(error)
                 if state == FORWARD
                     && [FORWARD, BACK, PREPARED, DONE].iter().all(|state| home.read(state).is_none()) =>
             {
                 tracing::warn!(%error, "took an undo back");
-                Ok(true)
+                false
             }
-            result => result.map(|()| true),
-        }
+            result => result.map(|()| matches!(state, FORWARD | DONE))?,
+        };
+        Ok(Some(Recovered { is_undone, kept: run.kept }))
     }
 
     fn go(&self, run: &mut Run<'_>, state: &str) -> Result<(), Error> {
@@ -204,17 +179,19 @@ impl Journal {
     }
 
     /// Writes the new files beside their targets.
-    fn stage(&self, run: &mut Run<'_>, blobs: &Blobs) -> Result<(), Halt> {
-        for (number, step) in self.steps.iter().enumerate() {
+    fn stage(&mut self, run: &mut Run<'_>, blobs: &Blobs) -> Result<(), Halt> {
+        let names: Vec<OsString> = (0..self.steps.len()).map(|number| self.name(number, "new")).collect();
+        for (step, name) in self.steps.iter_mut().zip(names) {
             let Some(version) = &step.restored else { continue };
             (run.hook)("stage")?;
             let at = path(&step.path);
             let present = run.beneath.look(&step.path).at(&at)?;
             let place = run.beneath.open_folder(&step.place).at(&at)?;
-            let name = self.name(number, "new");
             if version.mode == LINK {
                 let target = blobs.read(&version.id).at(&at)?;
                 rustix::fs::symlinkat(OsStr::from_bytes(&target), &place, &name).at(&at)?;
+                let stat = rustix::fs::statat(&place, &name, AtFlags::SYMLINK_NOFOLLOW).at(&at)?;
+                step.staged = Some(Identity::of(&stat));
                 continue;
             }
             let is_executable = version.mode & EXECUTABLE != 0;
@@ -237,27 +214,43 @@ impl Journal {
                 file.set_permissions(Permissions::from_mode(mode)).at(&at)?;
             }
             file.sync_all().at(&at)?;
+            step.staged = Some(Identity::of(&rustix::fs::fstat(&file).at(&at)?));
         }
         Ok(())
     }
 
+    /// Lists the steps whose file is moved aside, with that file and its name there.
+    fn replaced(&self) -> impl Iterator<Item = (&Step, &Identity, OsString)> {
+        let steps = self.steps.iter().enumerate();
+        steps.filter_map(|(number, step)| Some((step, step.present.as_ref()?, self.name(number, "old"))))
+    }
+
+    /// Lists the steps that restore a file, with the name of the staged one.
+    fn restored(&self) -> impl Iterator<Item = (&Step, OsString)> {
+        let steps = self.steps.iter().enumerate().filter(|(_, step)| step.restored.is_some());
+        steps.map(|(number, step)| (step, self.name(number, "new")))
+    }
+
     /// Moves the old files aside and the new ones to their places.
     fn forward(&self, run: &mut Run<'_>) -> Result<(), Halt> {
-        for (number, step) in self.steps.iter().enumerate().filter(|(_, step)| step.replaces) {
-            let old = self.name(number, "old");
-            if !run.has(step, &old)? {
-                run.rename_aside(step, &old)?;
+        for (step, present, old) in self.replaced() {
+            match run.beside(step, &old)? {
+                Some(found) if found.is_renamed(present) => {}
+                Some(_) => return Err(changed(step)),
+                None => run.rename_aside(step, &old, present, Identity::eq)?,
             }
         }
-        for step in self.steps.iter().filter(|step| step.restored.is_some()) {
+        for (step, _) in self.restored() {
             if matches!(run.look(&step.path)?, Found::Folder) {
                 run.remove_empty(&step.path)?;
             }
         }
-        for (number, step) in self.steps.iter().enumerate().filter(|(_, step)| step.restored.is_some()) {
-            let new = self.name(number, "new");
-            if run.has(step, &new)? {
-                run.rename_into_place(step, &new)?;
+        for (step, new) in self.restored() {
+            if let Some(found) = run.beside(step, &new)? {
+                let is_staged = step.staged.is_some_and(|staged| found.is_renamed(&staged));
+                if !is_staged || !run.rename_into_place(step, &new)? {
+                    return Err(changed(step));
+                }
             }
         }
         run.sync(&self.steps)
@@ -265,57 +258,66 @@ impl Journal {
 
     /// Moves the new files out of their places and the old ones back.
     fn back(&self, run: &mut Run<'_>) -> Result<(), Halt> {
-        let restored = || self.steps.iter().enumerate().filter(|(_, step)| step.restored.is_some());
-        for (number, step) in restored() {
-            let new = self.name(number, "new");
-            let is_in_place =
-                !matches!(run.look(&step.path)?, Found::Missing | Found::Blocked | Found::Folder);
-            if is_in_place && !run.has(step, &new)? {
-                run.rename_aside(step, &new)?;
+        for (step, new) in self.restored() {
+            let target = run.target(step)?;
+            if let Some(staged) = step.staged.filter(|staged| target.is_some_and(|it| it.is_renamed(staged)))
+                && run.beside(step, &new)?.is_none()
+            {
+                match run.rename_aside(step, &new, &staged, Identity::is_renamed) {
+                    // It was changed at this moment, and is left or put back.
+                    Err(Halt::Failed(Error::ChangedMeanwhile { .. })) => {
+                        if run.beside(step, &new)?.is_some() && !run.rename_into_place(step, &new)? {
+                            run.keep_beside(step, &new)?;
+                        }
+                    }
+                    moved => moved?,
+                }
             }
         }
-        for (_, step) in restored() {
+        for (step, _) in self.restored() {
             // Folders below the place did not exist.
-            run.remove_parents(&step.path, step.place.len())?;
+            run.remove_parents(&step.path, step.place.len(), None)?;
         }
-        for (number, step) in self.steps.iter().enumerate().filter(|(_, step)| step.replaces) {
-            let old = self.name(number, "old");
-            if run.has(step, &old)? {
-                run.rename_into_place(step, &old)?;
+        for (step, _, old) in self.replaced() {
+            if run.beside(step, &old)?.is_some() && !run.rename_into_place(step, &old)? {
+                run.keep_beside(step, &old)?;
             }
         }
         run.sync(&self.steps)
     }
 
     fn drop_staged(&self, run: &mut Run<'_>) -> Result<(), Halt> {
-        for (number, step) in self.steps.iter().enumerate().filter(|(_, step)| step.restored.is_some()) {
-            run.unlink(step, &self.name(number, "new"))?;
+        for (step, new) in self.restored() {
+            run.unlink(step, &new, step.staged.as_ref())?;
         }
         Ok(())
     }
 
-    /// Removes the old files, and the folders that are empty without them.
+    /// Removes the old files, and the folders that are empty without them and were not there before the turn.
     fn finish(&self, run: &mut Run<'_>) -> Result<(), Halt> {
-        for (number, step) in self.steps.iter().enumerate().filter(|(_, step)| step.replaces) {
-            run.unlink(step, &self.name(number, "old"))?;
+        for (step, present, old) in self.replaced() {
+            // A program that had it open may have written to it.
+            run.unlink(step, &old, Some(present))?;
         }
         for step in self.steps.iter().filter(|step| step.restored.is_none()) {
-            run.remove_parents(&step.path, 0)?;
+            run.remove_parents(&step.path, 0, Some(self.began))?;
         }
         Ok(())
     }
 
-    /// Writes the journal: the header and the id, then three fields for each step, each followed by a NUL.
-    fn write(&self, run: &mut Run<'_>) -> Result<(), Error> {
+    /// Writes the journal: the header, the id and the time of the snapshot, then five fields for each step, each followed by a NUL.
+    fn write(&self, run: &mut Run<'_>, name: &str) -> Result<(), Error> {
         let mut bytes = Vec::new();
-        for field in [HEADER, self.id.as_bytes()] {
+        let began = self.began.0.map_or_else(String::new, |began| began.as_micros().to_string());
+        for field in [HEADER, self.id.as_bytes(), began.as_bytes()] {
             bytes.extend(field);
             bytes.push(0);
         }
         for step in &self.steps {
             bytes.push(if step.restored.is_some() { b'+' } else { b'-' });
-            bytes.push(if step.replaces { b'!' } else { b'.' });
-            for field in [&[][..], &step.path, &step.place] {
+            let [present, staged] = [step.present, step.staged]
+                .map(|identity| identity.map_or_else(String::new, Identity::to_text));
+            for field in [&[][..], &step.path, &step.place, present.as_bytes(), staged.as_bytes()] {
                 bytes.extend(field);
                 bytes.push(0);
             }
@@ -323,8 +325,10 @@ impl Journal {
         bytes.extend(b"end");
         (run.hook)("journal").map_err(Halt::from)?;
         let folder = &run.home.own;
-        let at = folder.join(PREPARED);
-        let mut file = folder.create_file(OsStr::new(PREPARED), OFlags::WRONLY).at(&at)?;
+        let at = folder.join(name);
+        // An undo that was killed may have left it.
+        folder.remove(OsStr::new(name)).at(&at)?;
+        let mut file = folder.create_file(OsStr::new(name), OFlags::WRONLY).at(&at)?;
         file.write_all(&bytes).and_then(|()| file.sync_all()).and_then(|()| folder.sync()).at(&at)
     }
 
@@ -338,164 +342,29 @@ impl Journal {
         if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-') {
             return Err("it has no id");
         }
+        let began = fields.next().and_then(|began| std::str::from_utf8(began).ok()?.parse().ok());
+        let began = Began(began.map(Duration::from_micros));
         let mut steps = Vec::new();
         while let Some(kind) = fields.next() {
             let (Some(path), Some(place)) = (fields.next(), fields.next()) else {
                 return Err("it is cut short");
             };
+            let (Some(present), Some(staged)) = (fields.next(), fields.next()) else {
+                return Err("it is cut short");
+            };
+            let identity = |text: &[u8]| match Identity::parse(text) {
+                None if !text.is_empty() => Err("it has no identity of a file"),
+                identity => Ok(identity),
+            };
+            let (present, staged) = (identity(present)?, identity(staged)?);
             if is_forbidden(path) || (!place.is_empty() && is_forbidden(place)) {
                 return Err("it names a file that no undo changes");
             }
-            let is_restored = kind.first() == Some(&b'+');
+            let is_restored = kind == b"+";
             // The staged file has the content.
             let restored = is_restored.then(|| Version { mode: 0, id: String::new() });
-            let replaces = kind.get(1) == Some(&b'!');
-            steps.push(Step { path: path.to_vec(), restored, place: place.to_vec(), replaces });
+            steps.push(Step { path: path.to_vec(), restored, place: place.to_vec(), present, staged });
         }
-        Ok(Self { id, steps })
-    }
-}
-
-impl<'a> Run<'a> {
-    fn new(worktree: &Worktree, home: &'a Home, hook: Hook<'a>) -> Result<Self, Error> {
-        let root = &worktree.places.root;
-        Ok(Self { home, beneath: Beneath::open(root).at(root)?, hook })
-    }
-
-    fn rename_journal(&mut self, from: &str, to: &str) -> Result<(), Halt> {
-        (self.hook)(to)?;
-        let folder = &self.home.own;
-        let renamed = folder.rename(OsStr::new(from), OsStr::new(to)).and_then(|()| folder.sync());
-        Ok(renamed.at(&folder.join(to))?)
-    }
-
-    fn remove_journal(&mut self, state: &str) -> Result<(), Halt> {
-        (self.hook)("remove the journal")?;
-        Ok(self.home.own.remove(OsStr::new(state)).at(&self.home.own.join(state))?)
-    }
-
-    /// Looks at a path, without what was remembered of its folders.
-    fn look(&mut self, file: &[u8]) -> Result<Found, Halt> {
-        self.beneath.forget();
-        Ok(self.beneath.look(file).at(&path(file))?)
-    }
-
-    fn place(&mut self, step: &Step) -> Result<Arc<OwnedFd>, Halt> {
-        self.beneath.forget();
-        Ok(self.beneath.open_folder(&step.place).at(&path(&step.path))?)
-    }
-
-    /// Returns whether the place of a step has this file.
-    fn has(&mut self, step: &Step, name: &OsStr) -> Result<bool, Halt> {
-        let place = self.place(step)?;
-        match rustix::fs::statat(&place, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Err(Errno::NOENT) => Ok(false),
-            found => Ok(found.map(|_| true).at(&path(&step.path))?),
-        }
-    }
-
-    /// Moves the file of a step into its place.
-    fn rename_aside(&mut self, step: &Step, name: &OsStr) -> Result<(), Halt> {
-        (self.hook)("move aside")?;
-        let place = self.place(step)?;
-        let at = path(&step.path);
-        let (folder, file) = self.beneath.parent(&step.path).at(&at)?;
-        Ok(rename_new(&folder, file, &place, name).at(&at)?)
-    }
-
-    /// Moves a file from the place of a step to its path. Creates the folders of the path.
-    fn rename_into_place(&mut self, step: &Step, name: &OsStr) -> Result<(), Halt> {
-        let at = path(&step.path);
-        let ends = step.path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
-        for end in ends.filter(|end| *end > step.place.len()) {
-            let folder = step.path.get(..end).unwrap_or_default();
-            if matches!(self.look(folder)?, Found::Missing) {
-                (self.hook)("create a folder")?;
-                let (parent, name) = self.beneath.parent(folder).at(&at)?;
-                rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o777)).at(&at)?;
-            }
-        }
-        (self.hook)("move to its path")?;
-        let place = self.place(step)?;
-        let (folder, file) = self.beneath.parent(&step.path).at(&at)?;
-        Ok(rename_new(&place, name, &folder, file).at(&at)?)
-    }
-
-    fn unlink(&mut self, step: &Step, name: &OsStr) -> Result<(), Halt> {
-        (self.hook)("remove")?;
-        self.beneath.forget();
-        let place = self.beneath.open_folder(&step.place);
-        match place.and_then(|place| rustix::fs::unlinkat(&place, name, AtFlags::empty())) {
-            // A folder that became empty is removed too.
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(error) => Ok(Err(error).at(&path(&step.path))?),
-        }
-    }
-
-    /// Removes a folder that has only empty folders.
-    fn remove_empty(&mut self, folder: &[u8]) -> Result<(), Halt> {
-        let at = path(folder);
-        let opened = self.beneath.open_folder(folder).at(&at)?;
-        for entry in Dir::read_from(&opened).at(&at)? {
-            let entry = entry.at(&at)?;
-            let name = entry.file_name().to_bytes();
-            if name != b"." && name != b".." {
-                // Of a file, this is an error.
-                self.remove_empty(&[folder, b"/", name].concat())?;
-            }
-        }
-        (self.hook)("remove a folder")?;
-        self.beneath.forget();
-        let (parent, name) = self.beneath.parent(folder).at(&at)?;
-        Ok(rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR).at(&at)?)
-    }
-
-    /// Removes the folders of a file as long as they are empty, down to a length of their path.
-    fn remove_parents(&mut self, file: &[u8], longer_than: usize) -> Result<(), Halt> {
-        let mut folder = file;
-        while let Some(end) = folder.iter().rposition(|byte| *byte == b'/').filter(|end| *end > longer_than) {
-            folder = folder.get(..end).unwrap_or_default();
-            (self.hook)("remove an empty folder")?;
-            self.beneath.forget();
-            let parent = self.beneath.parent(folder);
-            let removed =
-                parent.and_then(|(parent, name)| rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR));
-            if !matches!(removed, Ok(()) | Err(Errno::NOENT)) {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes the moves survive a loss of power.
-    fn sync(&mut self, steps: &[Step]) -> Result<(), Halt> {
-        let parent = |file: &[u8]| {
-            let end = file.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-            file.get(..end).unwrap_or_default().to_vec()
-        };
-        let folders: BTreeSet<Vec<u8>> =
-            steps.iter().flat_map(|step| [parent(&step.path), step.place.clone()]).collect();
-        for folder in folders {
-            self.beneath.forget();
-            if let Ok(opened) = self.beneath.open_folder(&folder) {
-                rustix::fs::fsync(&opened).at(&path(&folder))?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Renames a file, unless the new name is taken.
-fn rename_new(from: &OwnedFd, name: &OsStr, to: &OwnedFd, new: &OsStr) -> io::Result<()> {
-    match rustix::fs::renameat_with(from, name, to, new, RenameFlags::NOREPLACE) {
-        // Some file systems cannot rename without replacing.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
-            match rustix::fs::statat(to, new, AtFlags::SYMLINK_NOFOLLOW) {
-                Err(Errno::NOENT) => Ok(rustix::fs::renameat(from, name, to, new)?),
-                Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
-                Err(error) => Err(error.into()),
-            }
-        }
-        renamed => Ok(renamed?),
+        Ok(Self { id, began, steps })
     }
 }

@@ -1,28 +1,31 @@
 //! The undo of a turn: its files are restored to what they were before it.
 
 mod blobs;
+mod identity;
 mod journal;
+mod moves;
 mod present;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::beneath::{Beneath, Found, is_forbidden};
 use crate::compare::{MARKED, RawChange, Version};
 use crate::error::{At, Error};
+use crate::origin::Began;
+use crate::places::Directories;
 use crate::take::{Limits, Snapshot, Taken};
 use crate::worktree::{Home, Worktree};
 
-pub use self::journal::has_interrupted_undo;
-
 use self::blobs::Blobs;
+use self::identity::Identity;
 use self::journal::{Journal, Step};
-use self::present::{Present, is_emptied};
+use self::present::{Now, Present, is_emptied};
 
 /// The time that an undo waits for another process, and for each of its snapshots.
 const WAIT: Duration = Duration::from_secs(60);
@@ -76,6 +79,10 @@ pub enum ConflictReason {
     InTheWay,
     /// A version was too large or could not be read, or is no longer stored. A forced undo leaves it out.
     NotStored,
+    /// Its present content is not in the snapshot from before the undo, and would be lost. A forced undo leaves it out.
+    NotKept,
+    /// The turn did not create it: it was there before, ignored or in a nested repository. A forced undo leaves it out.
+    WasThere,
     /// Its name could be that of a git directory, or of azureal's folder. A forced undo leaves it out.
     Name,
 }
@@ -98,6 +105,18 @@ pub struct Undone {
     pub files: Vec<UndoFile>,
     /// The conflicts that it did not resolve, if it was forced.
     pub left: Vec<UndoConflict>,
+    /// Versions that were put beside their files, as [`Recovered::kept`].
+    pub kept: Vec<PathBuf>,
+}
+
+/// The end of an undo that was interrupted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// The undo was finished. If not, it was taken back.
+    pub is_undone: bool,
+    /// Versions that could not stay in their places, because they or the files there were changed meanwhile. Each is beside its
+    /// file, as `name.before-undo`.
+    pub kept: Vec<PathBuf>,
 }
 
 /// A plan with all that is needed to carry it out.
@@ -105,6 +124,7 @@ struct Prepared {
     plan: UndoPlan,
     steps: Vec<Step>,
     blobs: Blobs,
+    began: Began,
 }
 
 impl Worktree {
@@ -117,7 +137,7 @@ impl Worktree {
         let home = self.open_home()?;
         let _lock = home.lock(WAIT)?;
         self.recover_held(&home)?;
-        Ok(self.prepare(&home, before, after, false)?.plan)
+        Ok(self.prepare(&home, before, after, None)?.plan)
     }
 
     /// Restores the files that differ between two snapshots to what they are in the earlier one: all of them, or none.
@@ -125,39 +145,49 @@ impl Worktree {
     /// # Errors
     ///
     /// [`Error::Conflicts`] if files were changed since, unless `force` is set: [`plan_undo`](Self::plan_undo) lists them.
+    /// [`Error::ChangedMeanwhile`] if one was changed while the undo ran.
     pub fn undo(&self, session: &str, before: &str, after: &str, force: bool) -> Result<Undone, Error> {
         let home = self.open_home()?;
         let _lock = home.lock(WAIT)?;
-        self.recover_held(&home)?;
+        let recovered = self.recover_held(&home)?;
         let taken_before = self.take_for_undo(&home, session)?;
-        let Prepared { plan, steps, blobs } = self.prepare(&home, before, after, force)?;
+        let Prepared { plan, steps, blobs, began } =
+            self.prepare(&home, before, after, force.then_some(&*taken_before.tree))?;
         let (forced, left): (Vec<_>, Vec<_>) =
             plan.conflicts.into_iter().partition(|conflict| conflict.why.can_be_forced());
         let conflicts = forced.len() + left.len();
         if conflicts > 0 && !force {
             return Err(Error::Conflicts(conflicts));
         }
-        Journal::new(steps).carry_out(self, &home, &blobs, &mut |_| Ok(()))?;
+        let mut kept = recovered.unwrap_or_default().kept;
+        kept.extend(Journal::new(steps, began).carry_out(self, &home, &blobs, &mut |_| Ok(()))?);
         let taken_after = self.take_for_undo(&home, session)?;
-        Ok(Undone { before: taken_before, after: taken_after, files: plan.files, left })
+        Ok(Undone { before: taken_before, after: taken_after, files: plan.files, left, kept })
     }
 
-    /// Finishes or takes back an undo that was interrupted. Returns whether there was one.
+    /// Returns whether the worktree with this top has the journal of an undo: of one that was interrupted, or that runs. Starts no
+    /// git.
+    pub fn has_interrupted_undo(root: &Path) -> bool {
+        let found = Directories::find(root);
+        found.is_some_and(|found| journal::is_in(&found.snapshots().join("worktrees").join(found.name())))
+    }
+
+    /// Finishes or takes back an undo that was interrupted. `None` if there was none. Files that were changed since stay as they are.
     ///
     /// # Errors
     ///
     /// Files cannot be moved back. The journal stays, and the next call continues.
-    pub fn recover(&self) -> Result<bool, Error> {
+    pub fn recover(&self) -> Result<Option<Recovered>, Error> {
         // Without a folder there has been no undo.
         if !self.home.exists() {
-            return Ok(false);
+            return Ok(None);
         }
         let home = self.open_home()?;
         let _lock = home.lock(WAIT)?;
         self.recover_held(&home)
     }
 
-    pub(crate) fn recover_held(&self, home: &Home) -> Result<bool, Error> {
+    pub(crate) fn recover_held(&self, home: &Home) -> Result<Option<Recovered>, Error> {
         Journal::recover(self, home, &mut |_| Ok(()))
     }
 
@@ -169,22 +199,54 @@ impl Worktree {
         }
     }
 
-    fn prepare(&self, home: &Home, before: &str, after: &str, force: bool) -> Result<Prepared, Error> {
+    /// Decides about each file. With `forced`, the snapshot of the present files, it includes those that were changed since.
+    fn prepare(
+        &self,
+        home: &Home,
+        before: &str,
+        after: &str,
+        forced: Option<&str>,
+    ) -> Result<Prepared, Error> {
         let changes = if before == after { Vec::new() } else { self.raw_changes(before, after)? };
-        let versions = changes.iter().flat_map(|change| [&change.before, &change.after]).flatten();
+        let force = forced.is_some();
+        // A file that is not as it was before the turn differs here too.
+        let since = match forced {
+            Some(present) if present != before => self.raw_changes(before, present)?,
+            _ => Vec::new(),
+        };
+        let since: BTreeMap<Vec<u8>, Version> =
+            since.into_iter().filter_map(|change| Some((change.path, change.after?))).collect();
+        let kept = |change: &RawChange| since.get(&change.path).filter(|kept| kept.mode != MARKED);
+        let versions = changes.iter().flat_map(|change| {
+            [change.before.as_ref(), change.after.as_ref(), kept(change)].into_iter().flatten()
+        });
         let ids =
             versions.filter(|version| version.mode != MARKED).map(|version| version.id.clone()).collect();
         let blobs = self.blobs(home, ids)?;
         let mut beneath = Beneath::open(&self.places.root).at(&self.places.root)?;
-        let mut prepared = Prepared { plan: UndoPlan::default(), steps: Vec::new(), blobs };
+        let began = self.began(home, before, after)?;
+        let mut prepared = Prepared { plan: UndoPlan::default(), steps: Vec::new(), blobs, began };
         let mut decided = Vec::new();
         for change in changes {
-            let decision = prepared.decide(&change, &mut beneath).at(&path(&change.path))?;
-            decided.push((change, decision));
+            let now = Now::of(&change.path, &mut beneath).at(&path(&change.path))?;
+            let mut decision = prepared.decide(&change, &now.present).at(&path(&change.path))?;
+            if force
+                && let Decision::Conflict(ConflictReason::ChangedSince | ConflictReason::CreatedSince) =
+                    decision
+                && !prepared.is_kept(kept(&change), &now.present).at(&path(&change.path))?
+            {
+                decision = Decision::Conflict(ConflictReason::NotKept);
+            }
+            decided.push(Decided { change, decision, present: now.identity });
+        }
+        let deleted = decided.iter().filter(|it| it.is_deleted(force)).map(|it| it.change.path.clone());
+        let old = self.were_there(before, after, began, deleted.collect())?;
+        for decided in decided.iter_mut().filter(|it| old.contains(&it.change.path)) {
+            decided.decision = Decision::Conflict(ConflictReason::WasThere);
         }
         prepared.check_places(&mut decided, &mut beneath, force)?;
-        for (change, decision) in decided {
-            prepared.add(change, decision, force);
+        for decided in decided {
+            prepared.add(decided, force);
         }
         prepared.place_steps(&mut beneath)?;
         Ok(prepared)
@@ -200,15 +262,39 @@ enum Decision {
     Conflict(ConflictReason),
 }
 
-impl Decision {
+/// A changed file, the decision about it, and the file that the decision is about.
+struct Decided {
+    change: RawChange,
+    decision: Decision,
+    present: Option<Identity>,
+}
+
+impl Decided {
     /// Returns whether the file is changed.
-    fn acts(self, force: bool) -> bool {
-        self == Self::Change || matches!(self, Self::Conflict(why) if force && why.can_be_forced())
+    fn acts(&self, force: bool) -> bool {
+        match self.decision {
+            Decision::Nothing => false,
+            Decision::Change => true,
+            Decision::Conflict(why) => force && why.can_be_forced(),
+        }
+    }
+
+    /// Returns whether a file that is there is deleted.
+    fn is_deleted(&self, force: bool) -> bool {
+        self.acts(force) && self.change.before.is_none() && self.present.is_some()
     }
 }
 
 impl Prepared {
-    fn decide(&self, change: &RawChange, beneath: &mut Beneath) -> std::io::Result<Decision> {
+    /// Returns whether a version is stored and is exactly the present file.
+    fn is_kept(&self, version: Option<&Version>, present: &Present) -> std::io::Result<bool> {
+        match version.filter(|version| self.blobs.has(&version.id)) {
+            Some(version) => present.is(Some(version), &self.blobs),
+            None => Ok(false),
+        }
+    }
+
+    fn decide(&self, change: &RawChange, present: &Present) -> std::io::Result<Decision> {
         let is_missing = |version: &Option<Version>| {
             version.as_ref().is_some_and(|version| version.mode == MARKED || !self.blobs.has(&version.id))
         };
@@ -218,14 +304,13 @@ impl Prepared {
         if is_missing(&change.before) || is_missing(&change.after) {
             return Ok(Decision::Conflict(ConflictReason::NotStored));
         }
-        let present = Present::of(&change.path, beneath)?;
         if present.is(change.before.as_ref(), &self.blobs)? {
             return Ok(Decision::Nothing);
         }
         if present.is(change.after.as_ref(), &self.blobs)? {
             return Ok(Decision::Change);
         }
-        Ok(Decision::Conflict(match (&present, &change.after) {
+        Ok(Decision::Conflict(match (present, &change.after) {
             // Whether it can be removed is checked with the other files.
             (Present::Folder, None) => return Ok(Decision::Change),
             (Present::Folder, Some(_)) => ConflictReason::InTheWay,
@@ -236,25 +321,21 @@ impl Prepared {
     }
 
     /// Checks that nothing else is in the place of a restored file or of its folders.
-    fn check_places(
-        &self,
-        decided: &mut [(RawChange, Decision)],
-        beneath: &mut Beneath,
-        force: bool,
-    ) -> Result<(), Error> {
+    fn check_places(&self, decided: &mut [Decided], beneath: &mut Beneath, force: bool) -> Result<(), Error> {
         // A conflict that is found can put another file in the way.
         loop {
             let moved: BTreeSet<Vec<u8>> = decided
                 .iter()
-                .filter(|(_, decision)| decision.acts(force))
-                .map(|(change, _)| change.path.clone())
+                .filter(|decided| decided.acts(force))
+                .map(|decided| decided.change.path.clone())
                 .collect();
             let mut is_changed = false;
-            for (change, decision) in decided.iter_mut().filter(|(_, decision)| decision.acts(force)) {
+            for decided in decided.iter_mut().filter(|decided| decided.acts(force)) {
+                let change = &decided.change;
                 if change.before.is_some()
                     && !is_free(&change.path, &moved, beneath).at(&path(&change.path))?
                 {
-                    *decision = Decision::Conflict(ConflictReason::InTheWay);
+                    decided.decision = Decision::Conflict(ConflictReason::InTheWay);
                     is_changed = true;
                 }
             }
@@ -264,18 +345,21 @@ impl Prepared {
         }
     }
 
-    fn add(&mut self, change: RawChange, decision: Decision, force: bool) {
+    fn add(&mut self, decided: Decided, force: bool) {
+        let acts = decided.acts(force);
+        let Decided { change, decision, present } = decided;
         if let Decision::Conflict(why) = decision {
             self.plan.conflicts.push(UndoConflict { path: path(&change.path), why });
         }
-        if decision.acts(force) {
+        if acts {
             let action = if change.before.is_some() { UndoAction::Restore } else { UndoAction::Delete };
             self.plan.files.push(UndoFile { path: path(&change.path), action });
             self.steps.push(Step {
                 path: change.path,
                 restored: change.before,
                 place: Vec::new(),
-                replaces: false,
+                present,
+                staged: None,
             });
         }
     }
@@ -286,8 +370,6 @@ impl Prepared {
             self.steps.iter().filter(|step| step.restored.is_some()).map(|step| step.path.clone()).collect();
         for step in &mut self.steps {
             let at = path(&step.path);
-            step.replaces =
-                !matches!(beneath.look(&step.path).at(&at)?, Found::Missing | Found::Blocked | Found::Folder);
             for (end, _) in step.path.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
                 let folder = step.path.get(..end).unwrap_or_default();
                 if restored.contains(folder) || !matches!(beneath.look(folder).at(&at)?, Found::Folder) {

@@ -11,13 +11,21 @@ use crate::beneath::{Beneath, Found};
 use crate::compare::Version;
 
 use super::blobs::Blobs;
+use super::identity::Identity;
 
 /// The number of files that are looked at in a folder that has to go.
 const MOST: usize = 100_000;
 const EXECUTABLE: u32 = 0o100;
 const LINK: u32 = 0o120_000;
 
-/// A file as it is now.
+/// A file as it is now, and its identity from before it was read.
+pub(crate) struct Now {
+    pub(crate) present: Present,
+    /// `None` if there is no file.
+    pub(crate) identity: Option<Identity>,
+}
+
+/// The content of a file as it is now.
 pub(crate) enum Present {
     Missing,
     Folder,
@@ -31,15 +39,17 @@ pub(crate) enum Present {
     Other,
 }
 
-impl Present {
+impl Now {
     pub(crate) fn of(path: &[u8], beneath: &mut Beneath) -> io::Result<Self> {
-        Ok(match beneath.look(path)? {
-            Found::Missing | Found::Blocked => Self::Missing,
-            Found::Folder => Self::Folder,
-            Found::Unreadable(_) | Found::Other => Self::Other,
+        let found = beneath.look(path)?;
+        let identity = found.file().map(Identity::of);
+        let present = match found {
+            Found::Missing | Found::Blocked => Present::Missing,
+            Found::Folder => Present::Folder,
+            Found::Unreadable(_) | Found::Other(_) => Present::Other,
             Found::Link(_) => {
                 let (folder, name) = beneath.parent(path)?;
-                Self::Link(rustix::fs::readlinkat(&folder, name, Vec::new())?.into_bytes())
+                Present::Link(rustix::fs::readlinkat(&folder, name, Vec::new())?.into_bytes())
             }
             Found::File(_) => {
                 let (folder, name) = beneath.parent(path)?;
@@ -49,11 +59,14 @@ impl Present {
                 let length = u64::try_from(stat.st_size).unwrap_or(0);
                 #[allow(clippy::useless_conversion, reason = "its width differs between systems")]
                 let is_executable = u32::from(stat.st_mode) & EXECUTABLE != 0;
-                Self::File { file, length, is_executable }
+                Present::File { file, length, is_executable }
             }
-        })
+        };
+        Ok(Self { present, identity })
     }
+}
 
+impl Present {
     /// Returns whether the file is this version; `None` stands for no file.
     pub(crate) fn is(&self, version: Option<&Version>, blobs: &Blobs) -> io::Result<bool> {
         match (self, version) {

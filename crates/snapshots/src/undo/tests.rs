@@ -2,11 +2,12 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests find git in the PATH of this process")]
 
+mod changed;
+
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use azureal_process::ChildEnvironment;
@@ -95,14 +96,16 @@ impl Place {
     fn undo_killed(&self, before: &str, after: &str, kill: usize) -> bool {
         let home = self.worktree.open_home().unwrap();
         let _lock = home.lock(WAIT).unwrap();
-        let prepared = self.worktree.prepare(&home, before, after, false).unwrap();
+        let prepared = self.worktree.prepare(&home, before, after, None).unwrap();
         assert_eq!(prepared.plan.conflicts, []);
         let mut count = 0;
         let mut hook = |_: &str| {
             count += 1;
-            if count > kill { Err(journal::Killed) } else { Ok(()) }
+            if count > kill { Err(moves::Killed) } else { Ok(()) }
         };
-        Journal::new(prepared.steps).carry_out(&self.worktree, &home, &prepared.blobs, &mut hook).is_err()
+        Journal::new(prepared.steps, prepared.began)
+            .carry_out(&self.worktree, &home, &prepared.blobs, &mut hook)
+            .is_err()
     }
 
     /// Recovers, and is killed before its step `kill`. Returns whether it was.
@@ -112,7 +115,7 @@ impl Place {
         let mut count = 0;
         let mut hook = |_: &str| {
             count += 1;
-            if count > kill { Err(journal::Killed) } else { Ok(()) }
+            if count > kill { Err(moves::Killed) } else { Ok(()) }
         };
         Journal::recover(&self.worktree, &home, &mut hook).is_err()
     }
@@ -237,7 +240,14 @@ proptest! {
             }
             Err(Error::Conflicts(_)) => {
                 prop_assert!(!plan.conflicts.is_empty());
-                prop_assert!(now != changed, "there is no conflict without a change: {:?}", plan.conflicts);
+                // A file that was renamed and then got a wholly other content cannot be told from one that was ignored.
+                let is_renamed = turn.iter().chain(&since).any(|change| matches!(change, Change::Rename(..)));
+                let is_old = |conflict: &UndoConflict| conflict.why == ConflictReason::WasThere;
+                prop_assert!(
+                    now != changed || is_renamed && plan.conflicts.iter().all(is_old),
+                    "there is no conflict without a change: {:?}",
+                    plan.conflicts
+                );
                 prop_assert_eq!(place.files(), now);
             }
             Err(error) => return Err(TestCaseError::fail(error.to_string())),
@@ -286,7 +296,7 @@ fn a_kill_at_any_step_leaves_all_or_nothing() {
             names(&files),
             names(&changed)
         );
-        assert!(!place.worktree.recover().unwrap(), "killed at step {kills}: a journal is left");
+        assert!(place.worktree.recover().unwrap().is_none(), "killed at step {kills}: a journal is left");
         if is_undone {
             finished += 1;
             let again = prepare();
@@ -316,7 +326,7 @@ fn an_undo_that_cannot_be_finished_is_taken_back() {
         let changed = place.files();
         let home = place.worktree.open_home().unwrap();
         let _lock = home.lock(WAIT).unwrap();
-        let prepared = place.worktree.prepare(&home, &before, &after, false).unwrap();
+        let prepared = place.worktree.prepare(&home, &before, &after, None).unwrap();
         let mut count = 0;
         let obstacle = place.root.join("d/b");
         let mut hook = |_: &str| {
@@ -326,7 +336,12 @@ fn an_undo_that_cannot_be_finished_is_taken_back() {
             }
             Ok(())
         };
-        let done = Journal::new(prepared.steps).carry_out(&place.worktree, &home, &prepared.blobs, &mut hook);
+        let done = Journal::new(prepared.steps, prepared.began).carry_out(
+            &place.worktree,
+            &home,
+            &prepared.blobs,
+            &mut hook,
+        );
         let mut files = place.files();
         if done.is_err() {
             was_taken_back += 1;
@@ -349,14 +364,18 @@ fn a_journal_that_names_other_files_is_refused() {
     place.take();
     let home = place.worktree.open_home().unwrap();
     for path in [".git/config", "../outside", "/etc/passwd", "a/../../x", ".azureal/x", ".GIT/hooks/x"] {
-        let step = Step { path: path.into(), restored: None, place: Vec::new(), replaces: true };
+        let step = Step { path: path.into(), restored: None, place: Vec::new(), present: None, staged: None };
         let mut kill = 0;
         let mut hook = |_: &str| {
             kill += 1;
-            if kill > 1 { Err(journal::Killed) } else { Ok(()) }
+            if kill > 1 { Err(moves::Killed) } else { Ok(()) }
         };
         let blobs = place.worktree.blobs(&home, BTreeSet::new()).unwrap();
-        assert!(Journal::new(vec![step]).carry_out(&place.worktree, &home, &blobs, &mut hook).is_err());
+        assert!(
+            Journal::new(vec![step], Began(None))
+                .carry_out(&place.worktree, &home, &blobs, &mut hook)
+                .is_err()
+        );
         home.own.rename("undo.prepared".as_ref(), "undo.forward".as_ref()).unwrap();
         assert!(matches!(place.worktree.recover(), Err(Error::BadJournal(_))), "{path}");
         home.own.remove("undo.forward".as_ref()).unwrap();

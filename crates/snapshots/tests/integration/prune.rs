@@ -111,3 +111,34 @@ fn the_objects_of_other_worktrees_stay() {
     assert!(pruned.size < 5_000, "{pruned:?}");
     assert!(!main.folder().join("worktrees/linked-linked").exists());
 }
+
+#[test]
+fn many_packs_and_many_objects_need_a_prune() {
+    let place = Place::new();
+    for number in 0..25 {
+        place.write(&format!("file{number}"), format!("{number}\n"));
+    }
+    place.commit();
+    let worktree = place.worktree();
+    let first = take(&worktree);
+    assert!(!worktree.needs_prune(u64::MAX));
+    place.write("README", "edited\n");
+    take(&worktree);
+    assert!(!worktree.needs_prune(worktree.size()) && worktree.needs_prune(worktree.size() - 1));
+    // The version of the project is copied into a pack each time.
+    for number in 0..25 {
+        place.write(&format!("file{number}"), "edited\n");
+        take(&worktree);
+    }
+    assert!(worktree.needs_prune(u64::MAX));
+    worktree.prune(u64::MAX).unwrap();
+    assert!(!worktree.needs_prune(u64::MAX));
+    for number in 0..2_100 {
+        place.write(&format!("many/{number}"), format!("many {number}\n"));
+    }
+    let last = take(&worktree);
+    assert!(worktree.needs_prune(u64::MAX));
+    worktree.prune(u64::MAX).unwrap();
+    assert!(!worktree.needs_prune(u64::MAX));
+    assert_eq!(worktree.compare(&first.tree, &last.tree).unwrap().len(), 2_126);
+}
