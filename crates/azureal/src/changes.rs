@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use azureal_core::event::{Changes, DirectoryChanges, FileChange, SkippedPath, Undo};
 use azureal_core::{Event, PAGE_EVENTS, Page, Seq, SessionId, SessionRecord, StoredEvent, TurnIndex};
-use azureal_engine::{ChangeRecorder, snapshot_owner, stored_changes};
-use azureal_snapshots::{Diff, GitProgram, Worktree, has_interrupted_undo};
+use azureal_engine::{ChangeRecorder, changed_paths, snapshot_owner, stored_changes};
+use azureal_snapshots::{Diff, GitProgram, Worktree};
 use tracing::{debug, info};
 
 use crate::config::{self, Config};
-use crate::error::Error;
+use crate::error::{Error, shown};
 use crate::git_folder;
-use crate::workspace::Workspace;
+use crate::workspace::{Notice, Workspace};
 
 /// The largest diff that is read, in bytes.
 const LARGEST_DIFF: usize = 64 << 20;
@@ -100,10 +100,17 @@ impl Workspace {
     /// Finishes or takes back an undo that was interrupted.
     pub(crate) fn recover_undo(&self) -> Result<(), Error> {
         // Every command looks: git is started only if there is something to do.
-        if self.snapshot_folder().is_some_and(|folder| has_interrupted_undo(&folder))
-            && self.snapshots()?.recover().map_err(snapshot_error)?
-        {
-            info!("recovered an undo that was interrupted");
+        if !Worktree::has_interrupted_undo(self.project.directory()) {
+            return Ok(());
+        }
+        if let Some(recovered) = self.snapshots()?.recover().map_err(snapshot_error)? {
+            info!(is_undone = recovered.is_undone, "recovered an undo that was interrupted");
+            let done = if recovered.is_undone { "finished" } else { "taken back" };
+            let mut notice = format!("an undo that was interrupted is {done}; `git status` shows the files");
+            for path in &recovered.kept {
+                notice.push_str(&format!("; kept beside its file: {}", shown(path)));
+            }
+            self.add_notice(Notice::Undo(notice));
         }
         Ok(())
     }
@@ -130,7 +137,7 @@ impl Workspace {
         let recorder = self.recorder.get().and_then(Option::as_ref).filter(|recorder| recorder.is_used());
         let Some(Ok(Some(worktree))) = recorder.map(ChangeRecorder::worktree) else { return };
         let limit = self.snapshot_limit();
-        if worktree.size() <= limit {
+        if !worktree.needs_prune(limit) {
             return;
         }
         match worktree.prune(limit) {
@@ -235,7 +242,16 @@ impl Workspace {
     ///
     /// The snapshots of the turn are on another machine, or no longer stored.
     pub fn diff(&self, changes: &TurnChanges) -> Result<Diff, Error> {
-        let diff = self.snapshots()?.diff(&changes.before, &changes.after, None, LARGEST_DIFF);
+        self.diff_within(changes, LARGEST_DIFF)
+    }
+
+    /// Returns the beginning of the diff, up to a number of bytes. Files that were there before the turn are left out: they were ignored.
+    pub(crate) fn diff_within(&self, changes: &TurnChanges, limit: usize) -> Result<Diff, Error> {
+        let worktree = self.snapshots()?;
+        let diff = worktree.compare(&changes.before, &changes.after).and_then(|files| {
+            let paths = changed_paths(&files);
+            worktree.diff(&changes.before, &changes.after, paths.as_deref(), limit)
+        });
         diff.map_err(snapshot_error)
     }
 

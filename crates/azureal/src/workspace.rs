@@ -5,7 +5,7 @@ use std::fs::{self, Metadata};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
 use azureal_agents::registry;
@@ -37,6 +37,8 @@ pub struct Workspace {
     location: Location,
     originals: OriginalsChoice,
     notices: Vec<Notice>,
+    /// What happened since it was opened.
+    later_notices: Mutex<Vec<Notice>>,
     /// What happens to the file of the store from now on.
     file_notices: FileNotices,
     /// Created with the first turn.
@@ -78,12 +80,14 @@ pub enum Notice {
     UnreadablePasswordFile(Error),
     /// Something has happened to the file of the store.
     File(FileNotice),
+    /// An undo that was interrupted has been finished or taken back.
+    Undo(String),
 }
 
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Project(warning) => f.write_str(warning),
+            Self::Project(warning) | Self::Undo(warning) => f.write_str(warning),
             Self::Durability { address, warning } => {
                 write!(f, "{address} {warning}; `loss=accepted` in its URL says that this is known")
             }
@@ -143,6 +147,7 @@ impl Workspace {
                     location,
                     originals,
                     notices,
+                    later_notices: Mutex::default(),
                     file_notices,
                     engine: OnceLock::new(),
                     recorder: OnceLock::new(),
@@ -160,7 +165,17 @@ impl Workspace {
 
     /// Returns what the user should know of what has happened since it was opened, or since the last call.
     pub fn take_notices(&self) -> Vec<Notice> {
-        self.file_notices.take().into_iter().map(Notice::File).collect()
+        let mut notices = std::mem::take(&mut *self.lock_notices());
+        notices.extend(self.file_notices.take().into_iter().map(Notice::File));
+        notices
+    }
+
+    pub(crate) fn add_notice(&self, notice: Notice) {
+        self.lock_notices().push(notice);
+    }
+
+    fn lock_notices(&self) -> MutexGuard<'_, Vec<Notice>> {
+        self.later_notices.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the environment that it was opened with.
@@ -218,6 +233,7 @@ impl Workspace {
             location: Location::Memory,
             originals: self.originals,
             notices: Vec::new(),
+            later_notices: Mutex::default(),
             file_notices: FileNotices::default(),
             engine: OnceLock::new(),
             recorder: OnceLock::new(),

@@ -186,7 +186,7 @@ impl ChangeRecorder {
             let left = TURN_TIME.saturating_sub(began.elapsed()) / 2;
             let worktree = worktree.comparing_within(left);
             let files = worktree.compare(&tree, &after)?;
-            let diff = worktree.diff(&tree, &after, None, DIFF_BYTES)?;
+            let diff = worktree.diff(&tree, &after, changed_paths(&files).as_deref(), DIFF_BYTES)?;
             Ok((during, files, diff.text))
         });
         let (during, files, diff) = match compared {
@@ -197,6 +197,7 @@ impl ChangeRecorder {
                 return None;
             }
         };
+        let (were_there, files): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| file.was_there);
         if files.is_empty() {
             return None;
         }
@@ -213,7 +214,7 @@ impl ChangeRecorder {
             files: named,
             directories,
             during,
-            skipped: left_out.iter().map(skipped_path).collect(),
+            skipped: left_out.iter().map(skipped_path).chain(were_there.iter().map(was_there)).collect(),
             late,
             detail: None,
         };
@@ -304,8 +305,21 @@ fn change(file: &azureal_snapshots::FileChange) -> FileChange {
 
 /// Returns the changed files of a comparison as they are stored: the first by name, the rest by directory.
 pub fn stored_changes(files: &[azureal_snapshots::FileChange]) -> (Vec<FileChange>, Vec<DirectoryChanges>) {
+    let files: Vec<_> = files.iter().filter(|file| !file.was_there).cloned().collect();
     let (named, further) = files.split_at(files.len().min(Changes::MOST_FILES));
     (named.iter().map(change).collect(), by_directory(further))
+}
+
+/// Returns the paths of the files that a turn changed, if others are among the files: those were there before, and ignored. Their
+/// content is not for the session.
+pub fn changed_paths(files: &[azureal_snapshots::FileChange]) -> Option<Vec<PathBuf>> {
+    let has_others = files.iter().any(|file| file.was_there);
+    let changed = files.iter().filter(|file| !file.was_there).map(|file| file.path.clone());
+    has_others.then(|| changed.collect())
+}
+
+fn was_there(file: &azureal_snapshots::FileChange) -> SkippedPath {
+    SkippedPath { path: shown(&file.path), reason: "it was there before, and ignored".to_owned() }
 }
 
 fn by_directory(files: &[azureal_snapshots::FileChange]) -> Vec<DirectoryChanges> {

@@ -10,7 +10,7 @@ use futures_executor::block_on;
 use super::hub::HubMessage;
 use super::reading::VisibleLines;
 use super::shared::Shared;
-use crate::changes::{ChangesOf, TurnChanges, snapshot_error};
+use crate::changes::{ChangesOf, TurnChanges};
 use crate::error::Error;
 use crate::undo::{FinishedUndo, PlannedUndo, conflict_words};
 
@@ -87,11 +87,7 @@ impl Shared {
         let changes = block_on(self.workspace.turn_changes(&record, of))?;
         // By its number from now on: another turn may end meanwhile.
         let of = if of == ChangesOf::LastTurn { ChangesOf::Turn(changes.turn) } else { of };
-        let snapshots = self.workspace.snapshots();
-        let diff = snapshots.and_then(|snapshots| {
-            let diff = snapshots.diff(&changes.before, &changes.after, None, LARGEST_SHOWN);
-            diff.map_err(snapshot_error)
-        });
+        let diff = self.workspace.diff_within(&changes, LARGEST_SHOWN);
         Ok(FileChanges { of, changes, diff })
     }
 

@@ -308,3 +308,22 @@ fn an_undo_in_another_worktree_than_that_of_the_turn_needs_force() {
     assert_eq!(azureal(&world, &["undo", "S1", "--force"]).code, 0);
     assert_eq!(read(&world, "a.txt").unwrap(), "one\ntwo\n");
 }
+
+#[test]
+fn a_file_that_was_ignored_before_the_turn_is_neither_told_nor_deleted() {
+    let world = repository("echo '#' > .gitignore; echo more >> a.txt");
+    world.file("p/.gitignore", ".env\n/gate\n/begun\n");
+    git(&world, &["commit", "-qam", "rules"]);
+    world.file("p/.env", "SECRET=1\n");
+    turn(&world);
+    let context = world.run(&["context", "S1"]).quiet();
+    assert!(context.contains("+more") && !context.contains("SECRET"), "{context}");
+    assert!(!azureal(&world, &["diff"]).stdout.contains("SECRET"));
+    let stat = azureal(&world, &["diff", "--stat"]).quiet();
+    assert!(stat.contains("not recorded: .env (it was there before, and ignored)"), "{stat}");
+    let undone = azureal(&world, &["undo", "S1"]);
+    assert_eq!(read(&world, ".env").as_deref(), Some("SECRET=1\n"), "{undone}");
+    let forced = azureal(&world, &["undo", "S1", "--force"]);
+    assert_eq!(read(&world, ".env").as_deref(), Some("SECRET=1\n"), "{forced}");
+    assert_eq!(read(&world, "a.txt").as_deref(), Some("one\ntwo\n"), "{undone}{forced}");
+}
