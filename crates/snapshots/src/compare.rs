@@ -15,6 +15,8 @@ use crate::worktree::Worktree;
 pub(crate) const TIME: Duration = Duration::from_secs(20);
 /// The number of files that renames are looked for in.
 pub(crate) const RENAMES: &str = "-l1000";
+/// The line of a diff about a file that is not stored.
+const NOT_STORED: &str = "too large or unreadable, not recorded\n";
 /// The number of paths of one command.
 const PATHS: usize = 100;
 
@@ -218,9 +220,46 @@ impl Diff {
         } else {
             kept
         };
-        self.text.push_str(&String::from_utf8_lossy(kept));
+        self.text.push_str(&without_marks(&String::from_utf8_lossy(kept)));
         self.left_out += total - kept.len() as u64;
     }
+}
+
+/// Says of files that are not stored that they are not, in the place of the ids that stand for them.
+fn without_marks(diff: &str) -> String {
+    let mut text = String::with_capacity(diff.len());
+    let (mut in_header, mut is_marked, mut is_said) = (false, false, false);
+    // A line of a file has another first character than the lines of a header.
+    for line in diff.split_inclusive('\n') {
+        if line.starts_with("diff --git ") {
+            (in_header, is_marked, is_said) = (true, false, false);
+        } else if line.starts_with("@@ ") {
+            in_header = false;
+        }
+        let has_mode = ["index ", "new file mode ", "deleted file mode ", "old mode ", "new mode "]
+            .iter()
+            .any(|beginning| in_header && line.starts_with(beginning));
+        let mode = line.trim_end().strip_suffix("160000").filter(|_| has_mode);
+        match mode {
+            Some(mode) => {
+                is_marked = true;
+                // The line with the ids is left out.
+                if mode.ends_with("mode ") {
+                    text.push_str(mode);
+                    text.push_str("100644\n");
+                }
+            }
+            None if is_marked && line.starts_with(['-', '+']) => {
+                if !is_said && !in_header {
+                    text.push_str(NOT_STORED);
+                    is_said = true;
+                }
+            }
+            None if is_marked && line.starts_with(['@', 'i']) => {}
+            None => text.push_str(line),
+        }
+    }
+    text
 }
 
 pub(crate) fn diff_tree() -> Vec<OsString> {
@@ -309,4 +348,19 @@ fn change(raw: &Raw<'_>, from: Option<PathBuf>, path: PathBuf) -> FileChange {
         _ => FileStatus::Modified,
     };
     FileChange { path, status, added: None, removed: None, is_stored, was_there: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_looks_like_a_mark_stays_as_it_is() {
+        let diff = "diff --git a/x b/x\nindex 1..2 100644\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n 160000\n-Subproject commit 1\n\
+                    +index 1..2 160000\n\\ No newline at end of file\n";
+        assert_eq!(without_marks(diff), diff);
+        let named = "diff --git a/160000 b/a 160000\nrename from 160000\nrename to a 160000\nindex 1..2 100644\n--- a/160000\n\
+                     +++ b/a 160000\n@@ -1 +1 @@\n-a\n+b\n";
+        assert_eq!(without_marks(named), named);
+    }
 }

@@ -154,6 +154,18 @@ fn large_files_are_named_and_not_stored() {
     fs::remove_file(place.path("new")).unwrap();
     let fifth = take();
     assert_eq!(compare(&fourth.tree, &fifth.tree), ["D new ? ? not stored"]);
+    let diff = |before: &str, after: &str| worktree.diff(before, after, None, 100_000).unwrap().text;
+    let said = "too large or unreadable, not recorded\n";
+    let deleted = format!("diff --git a/new b/new\ndeleted file mode 100644\n{said}");
+    assert_eq!(diff(&fourth.tree, &fifth.tree), deleted);
+    let changed = diff(&first.tree, &second.tree);
+    assert!(
+        changed.starts_with(&format!("diff --git a/new b/new\n{said}diff --git a/small b/small\n")),
+        "{changed}"
+    );
+    assert!(changed.ends_with(&format!("new file mode 100644\n{said}")), "{changed}");
+    let again = diff(&second.tree, &third.tree);
+    assert!(again.contains(said) && again.contains("\n+1\n") && !again.contains("Subproject"), "{again}");
     let total: u64 = fs::read_dir(worktree.folder().join("objects/pack")).unwrap().count() as u64;
     assert!(total <= 8, "{total}");
 }
