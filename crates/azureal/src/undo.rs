@@ -67,6 +67,8 @@ pub struct FinishedUndo {
     pub event: Undo,
     /// The files that were left as they are.
     pub left: Vec<UndoConflict>,
+    /// Versions that were put beside their files, as `name.before-undo`.
+    pub kept: Vec<PathBuf>,
 }
 
 impl Workspace {
@@ -132,7 +134,7 @@ impl Workspace {
             ..NewTurn::verbatim([Event::Undo(event.clone())])
         };
         let appended = self.store.append(record.id, turn).await?;
-        Ok(FinishedUndo { seq: appended.last, event, left: undone.left })
+        Ok(FinishedUndo { seq: appended.last, event, left: undone.left, kept: undone.kept })
     }
 
     /// Returns the worktree of some changes, if it is another one than this.

@@ -293,9 +293,12 @@ pub(crate) fn pins(home: &Home) -> Result<Vec<Pin>, Error> {
     let sessions = home.repository.open_folder(OsStr::new("sessions")).at(&path)?;
     let mut pins = Vec::new();
     for session in sessions.names().at(&path)? {
-        let Ok(folder) = sessions.open_folder(&session) else { continue };
+        // What cannot be read is no reason to remove the objects that it keeps.
+        let folder = sessions.open_folder(&session).at(&sessions.join(&session))?;
         for name in folder.names().at(&path)? {
-            let tree = name.to_str().and_then(|name| read(&folder, name)).unwrap_or_default();
+            let tree = name.to_str().and_then(|name| read(&folder, name));
+            let unreadable = || std::io::Error::other("a note of a snapshot that cannot be read");
+            let tree = tree.ok_or_else(unreadable).at(&folder.join(&name))?;
             if let Some(tree) = String::from_utf8(tree).ok().filter(|tree| crate::is_id(tree)) {
                 pins.push(Pin { name, session: session.clone(), tree });
             }

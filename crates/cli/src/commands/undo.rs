@@ -120,7 +120,7 @@ fn show_plan(
 }
 
 fn report(session: &str, done: &FinishedUndo, out: &mut Output) -> Result<(), Failure> {
-    let FinishedUndo { seq, event, left } = done;
+    let FinishedUndo { seq, event, left, kept } = done;
     if out.is_json() {
         return out.json(&json!({
             "session": session,
@@ -131,6 +131,7 @@ fn report(session: &str, done: &FinishedUndo, out: &mut Output) -> Result<(), Fa
             "files": event.files,
             "directories": event.directories,
             "left": left.iter().map(conflict_json).collect::<Vec<_>>(),
+            "kept": kept.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
         }));
     }
     out.line(&format!("{session}: {}", event.summary()))?;
@@ -139,6 +140,9 @@ fn report(session: &str, done: &FinishedUndo, out: &mut Output) -> Result<(), Fa
     }
     for conflict in left {
         out.line(&format!("  left as it is: {}", conflict_line(conflict)))?;
+    }
+    for path in kept {
+        out.line(&format!("  kept beside its file: {}", shown(path)))?;
     }
     let number = session.split_whitespace().next().unwrap_or(session);
     tell(&format!("`azureal undo {number} --seq {seq}` takes it back"));

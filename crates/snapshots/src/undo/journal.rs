@@ -10,7 +10,7 @@
 //! | `done` | all files are in their places | the old files are removed |
 //!
 //! Each step looks at the files that are there, so that it can be repeated. The journal has the identities of the files from
-//! before the undo and of the staged ones. A file that is not the recorded one was changed by somebody else: it is neither moved
+//! before the undo and of the staged ones. A file that is not the recorded one was changed by another program: it is neither moved
 //! nor removed, and an undo that needs it goes `back`. An old version whose place is taken is put beside it.
 
 use std::ffi::{OsStr, OsString};
