@@ -28,6 +28,7 @@ mod compact_context;
 mod compact_event;
 mod context;
 mod context_command;
+mod context_frame;
 mod context_store;
 mod crash_notes;
 mod decision;
@@ -66,11 +67,9 @@ pub use block::{Block, Image, MediaType, OutputPart, ToolOutput, UnknownMediaTyp
 pub use boundary::{Boundary, Keep, Threshold, boundary};
 pub use compact_context::{CompactContext, CompactError, KEEP_RECENT, SUMMARY_PROMPT, compact_context};
 pub use compact_event::compact_event;
-pub use context::{
-    Context, ContextBuilder, ContextFrame, STOP_NOTES, build_context, build_context_prompt, rendered_chars,
-    strip_context, wrap_context,
-};
+pub use context::{Context, ContextBuilder, STOP_NOTES, build_context, rendered_chars};
 pub use context_command::{ContextCommand, OnFailure};
+pub use context_frame::{ContextFrame, build_context_prompt, strip_context, wrap_context};
 pub use context_store::{ContextStore, Laid, MemoryContextStore, SessionInfo, SessionKey};
 pub use crash_notes::{CrashNotes, Mark, NewMark};
 pub use digest::Digest;
