@@ -37,6 +37,8 @@ use self::pack::{Unpacker, pack};
 use self::reader::{Part, PartReader};
 
 pub(crate) use self::file_store::FileStore;
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+pub(crate) use self::file_store::originals_in_files;
 #[cfg(feature = "postgres")]
 pub use self::mask::Mask;
 pub(crate) use self::reader::on_thread;
