@@ -1,12 +1,12 @@
 //! What a turn changes in the files of a git worktree.
 
 use std::fs;
-use std::process::Command;
 
 use azureal_core::event::{Changes, FileStatus, Outcome};
 use azureal_core::{Event, NewSession, build_context};
 use azureal_engine::{ChangeRecorder, RecordChanges, SpooledProcess, TurnEvent, TurnOptions, TurnRequest};
 use azureal_snapshots::GitProgram;
+use azureal_testkit::project::git_repository;
 use azureal_testkit::until;
 use futures_executor::block_on;
 
@@ -18,14 +18,7 @@ fn repository() -> Project {
     fs::write(project.path("a.txt"), "one\ntwo\n").unwrap();
     fs::write(project.path("b.txt"), "b\n").unwrap();
     fs::write(project.path(".gitignore"), ".azureal\ntarget\ngate*\nbegun*\n").unwrap();
-    for arguments in [
-        &["init", "-q"][..],
-        &["add", "-A"],
-        &["-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "first"],
-    ] {
-        let status = Command::new("git").args(arguments).current_dir(&project.directory).status().unwrap();
-        assert!(status.success());
-    }
+    git_repository(&project.directory);
     let git = GitProgram { program: "git".into(), environment: own_environment().clone() };
     let changes = Some(ChangeRecorder::new(&project.directory, git));
     Project { changes, ..project }

@@ -1,11 +1,11 @@
 //! The changes of a turn and their undo, in a real git repository.
 
 use std::fs;
-use std::process::Command;
 
 use azureal::changes::ChangesOf;
 use azureal::desk::{FileChanges, News, Request, UndoQuestion};
 use azureal::{Error, Seq};
+use azureal_testkit::project::git_repository;
 use azureal_testkit::until;
 
 use super::{Listener, PANE, World};
@@ -29,14 +29,7 @@ fn repository() -> World {
     fs::write(project.join("a.txt"), "one\ntwo\n").unwrap();
     fs::write(project.join("b.txt"), "b\n").unwrap();
     fs::write(project.join(".gitignore"), ".azureal\n").unwrap();
-    for arguments in [
-        &["init", "-q"][..],
-        &["add", "-A"],
-        &["-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "first"],
-    ] {
-        let status = Command::new("git").args(arguments).current_dir(&project).status().unwrap();
-        assert!(status.success());
-    }
+    git_repository(&project);
     world
 }
 
