@@ -57,7 +57,7 @@ const ROOMS: [(&str, &[&str]); 15] = [
         ],
     ),
     (TESTKIT, &["azureal-core"]),
-    ("azureal-bench", &["azureal-core", "azureal-store"]),
+    ("azureal-bench", &["azureal-core", "azureal-engine", "azureal-store"]),
     ("xtask", &[]),
 ];
 

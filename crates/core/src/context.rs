@@ -69,9 +69,17 @@ pub struct Context {
     text: String,
     /// The ends of the sealed segments, in bytes, in order.
     seals: Vec<usize>,
+    /// The end of the opening under a summary, in bytes; 0 without a summary.
+    opening: usize,
 }
 
 impl Context {
+    /// Returns the size of the opening under a summary as it is sent, in characters: system message, summary, ledger and prompts. 0
+    /// without a summary.
+    pub fn opening_chars(&self) -> u64 {
+        defuse_tags(self.text.get(..self.opening).unwrap_or_default()).chars().count() as u64
+    }
+
     /// Returns the sealed segments, in order.
     pub fn sealed(&self) -> impl Iterator<Item = &str> {
         let starts = std::iter::once(0).chain(self.seals.iter().copied());
@@ -111,13 +119,13 @@ impl fmt::Display for Context {
 /// A text without sealed segments.
 impl From<&str> for Context {
     fn from(text: &str) -> Self {
-        Self { text: text.to_owned(), seals: Vec::new() }
+        Self { text: text.to_owned(), ..Self::default() }
     }
 }
 
 impl From<String> for Context {
     fn from(text: String) -> Self {
-        Self { text, seals: Vec::new() }
+        Self { text, ..Self::default() }
     }
 }
 
@@ -172,6 +180,7 @@ pub fn rendered_chars(event: &Event) -> u64 {
 pub struct ContextBuilder {
     text: String,
     seals: Vec<usize>,
+    opening: usize,
     record_begun: bool,
 }
 
@@ -210,8 +219,14 @@ impl ContextBuilder {
         }
     }
 
+    /// Ends the opening under a summary here.
+    pub(crate) fn end_opening(&mut self) {
+        self.opening = self.text.len();
+        self.seal();
+    }
+
     /// Ends a segment here, if it is long enough.
-    pub(crate) fn seal(&mut self) {
+    fn seal(&mut self) {
         let start = self.seals.last().copied().unwrap_or(0);
         if self.text.len() - start >= SEGMENT_BYTES {
             self.seals.push(self.text.len());
@@ -317,7 +332,7 @@ impl ContextBuilder {
 
     /// Returns what was rendered.
     pub fn finish(self) -> Context {
-        Context { text: self.text, seals: self.seals }
+        Context { text: self.text, seals: self.seals, opening: self.opening }
     }
 
     /// Returns the text so far.

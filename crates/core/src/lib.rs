@@ -77,7 +77,7 @@ pub use event::{Event, EventError};
 pub use fold::{Fold, events_of_message, fold};
 pub use json::{AsRawJson, Json};
 pub use lease::{Holder, LeaseId, Leases, NewLease, Taken};
-pub use ledger::{Ledger, read_ledger};
+pub use ledger::{Ledger, LedgerCache, LedgerKey, read_ledger};
 pub use message::{Message, Role, UnknownRole};
 pub use opening::OpeningLimits;
 pub use originals::{

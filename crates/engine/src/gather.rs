@@ -17,6 +17,7 @@ use azureal_core::{
 };
 use azureal_process::{InvalidMarker, Marker, StopTimeouts, end_marked};
 use futures_executor::block_on;
+use tracing::debug;
 
 use crate::compact::{CompactionError, Compactor, Summarised, compact};
 use crate::context_commands::{
@@ -199,7 +200,7 @@ impl Gather<'_> {
         let mut commands = commands.to_vec();
         commands.extend(tells_git_status.then(git_status::command));
         let (ran, history) = thread::scope(|scope| {
-            let history = scope.spawn(|| block_on(session.context(&*self.engine.store, self.threshold())));
+            let history = scope.spawn(|| self.history(&mut session));
             (self.run(&commands, report), history.join())
         });
         let (mut ran, mut history) = (ran?, history.map_err(|_| GatherError::NoHistory)??);
@@ -208,10 +209,22 @@ impl Gather<'_> {
         let was_compacted = compacted.is_some();
         if let Some(true) = compacted {
             session = block_on(SessionSnapshot::read(&*self.engine.store, self.session))?;
-            history = block_on(session.context(&*self.engine.store, self.threshold()))?;
+            history = self.history(&mut session)?;
         }
         let frame = frame(history, system, &ran, git_status.as_ref(), prompt);
         Ok(Gathered { frame, session, was_compacted })
+    }
+
+    /// Reads the context of the session.
+    fn history(&self, session: &mut SessionSnapshot) -> Result<Context, StoreError> {
+        let store = &*self.engine.store;
+        let context = block_on(session.context(store, self.threshold(), Some(&self.engine.spools)))?;
+        // It is for lists and meters. A turn does not depend on it.
+        if let Err(error) = block_on(session.store_opening(store, &context)) {
+            let error = error.to_string();
+            debug!(session = %self.session, ?error, "ignored: the size of the opening is not stored");
+        }
+        Ok(context)
     }
 
     /// Returns the threshold that limits what stands beside a summary.

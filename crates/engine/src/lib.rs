@@ -28,6 +28,7 @@ mod header;
 mod ingest;
 mod launch;
 mod lease;
+mod ledger_cache;
 mod original_run;
 mod output_limit;
 mod own_record;

@@ -2,11 +2,12 @@
 //!
 //! A summary describes the work and may lose facts. The ledger has them from the events, without a model: every file and how
 //! it was touched, every command and how its last run ended, and the failures that no later event fixed. It is rendered beside
-//! the summary each time and is not stored.
+//! the summary and is not stored; a [cache](LedgerCache) saves reading the same events at every turn.
 //!
 //! Events are taken newest first, so that the last outcome of a command is the first one seen and reading can stop when the
 //! ledger is full. That depends on the events alone, not on the pages in which a store returns them.
 
+mod cache;
 mod command;
 mod files;
 mod line;
@@ -14,6 +15,7 @@ mod render;
 
 use std::collections::{HashMap, HashSet};
 
+pub use self::cache::{LedgerCache, LedgerKey};
 use self::command::{CommandKey, Outcome, Succeeded};
 use self::files::{Files, Touch};
 use self::line::plain_line;

@@ -1,4 +1,4 @@
-//! Golden texts of ledgers.
+//! Golden texts of ledgers. A change of one needs the next number of `RULES`.
 
 use super::*;
 
@@ -38,6 +38,7 @@ fn it_has_files_by_directory_commands_and_open_failures() {
         r#"{"ToolResult":{"tool_use_id":"7","tool_name":"Bash","content":"Exit code 1","is_error":true}}"#,
         r#"{"Changes":{"files":[{"path":"src/a.rs"},{"path":"src/c.rs","status":"added"},{"path":"old.rs","status":"deleted"},{"path":"new name.rs","from":"n.rs","status":"renamed"}],"directories":[{"path":"gen","files":7}]}}"#,
     ]);
+    assert_eq!(cache::RULES, 1, "cached ledgers of earlier rules are not used");
     assert_eq!(
         text,
         "Failures that nothing fixed:\n\

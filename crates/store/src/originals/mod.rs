@@ -41,6 +41,7 @@ pub(crate) use self::file_store::FileStore;
 pub(crate) use self::file_store::originals_in_files;
 #[cfg(feature = "postgres")]
 pub use self::mask::Mask;
+#[cfg(feature = "postgres")]
 pub(crate) use self::reader::on_thread;
 #[cfg(feature = "postgres")]
 pub(crate) use self::upload::LARGEST_UPLOAD;
