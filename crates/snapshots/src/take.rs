@@ -289,7 +289,7 @@ impl Worktree {
     }
 
     /// Notes that a session uses a snapshot.
-    fn pin(&self, home: &Home, session: &str, now: Duration, tree: &str) -> Result<(), Error> {
+    pub(crate) fn pin(&self, home: &Home, session: &str, now: Duration, tree: &str) -> Result<(), Error> {
         let sessions = home.repository.join("sessions");
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-';
         if session.is_empty() || !session.chars().all(is_name) {

@@ -105,9 +105,10 @@ impl Shared {
 
     /// Looks at what an undo does.
     pub(super) fn plan_undo(&self, session: SessionId, of: ChangesOf) -> Result<UndoQuestion, Error> {
+        // First: an undo that was interrupted is an event of a session.
+        let found = block_on(self.workspace.recover())?;
         let record = block_on(self.workspace.store.get(session))?;
         let changes = block_on(self.workspace.turn_changes(&record, of))?;
-        let found = block_on(self.workspace.recover())?;
         let planned = block_on(self.workspace.plan_undo(changes, &found))?;
         Ok(UndoQuestion::of(of, &planned))
     }
@@ -119,9 +120,9 @@ impl Shared {
         shown: &UndoQuestion,
         force: bool,
     ) -> Result<String, Error> {
+        let found = block_on(self.workspace.recover())?;
         let record = block_on(self.workspace.store.get(session))?;
         let changes = block_on(self.workspace.turn_changes(&record, shown.of))?;
-        let found = block_on(self.workspace.recover())?;
         let planned = block_on(self.workspace.plan_undo(changes, &found))?;
         if UndoQuestion::of(shown.of, &planned) != *shown {
             return Err(Error::refused(

@@ -36,12 +36,12 @@ fn a_turn_is_undone_and_the_undo_too() {
     let undone = worktree.undo(SESSION, &before.tree, &after.tree, false).unwrap();
     // Without the empty folders, too.
     assert_eq!(place.files(), original);
-    assert_eq!((&undone.before.tree, &undone.after.tree), (&after.tree, &before.tree));
+    assert_eq!((&undone.before, &undone.after), (&after.tree, &before.tree));
     assert_eq!(undone.files, plan.files);
     // Nothing is left to do.
     let again = worktree.undo(SESSION, &before.tree, &after.tree, false).unwrap();
     assert_eq!(again.files, []);
-    worktree.undo(SESSION, &undone.before.tree, &undone.after.tree, false).unwrap();
+    worktree.undo(SESSION, &undone.before, &undone.after, false).unwrap();
     assert_eq!(place.files(), edited);
 }
 
@@ -75,7 +75,7 @@ fn files_that_were_changed_since_are_not_overwritten_unless_it_is_forced() {
     assert_eq!(fs::read_to_string(place.path("unrelated")).unwrap(), "mine\n");
     assert!(place.path("src/b.rs").exists() && !place.path("new").exists());
     // What it overwrote is in the snapshot before it.
-    worktree.undo(SESSION, &undone.before.tree, &undone.after.tree, false).unwrap();
+    worktree.undo(SESSION, &undone.before, &undone.after, false).unwrap();
     assert_eq!(place.files(), now);
 }
 
@@ -229,7 +229,7 @@ fn a_forced_undo_leaves_files_whose_content_no_snapshot_has() {
         assert_eq!(now == text, is_left, "{name}: {now:?}");
     }
     // All that it changed can be brought back.
-    worktree.undo(SESSION, &undone.before.tree, &undone.after.tree, false).unwrap();
+    worktree.undo(SESSION, &undone.before, &undone.after, false).unwrap();
     for (name, text) in [("ignored", "mine\n"), ("README", "mine too\n"), ("edited", "mine\n")] {
         assert_eq!(fs::read_to_string(place.path(name)).unwrap(), text);
     }
@@ -270,7 +270,7 @@ fn files_that_were_there_before_the_turn_are_not_deleted_and_are_marked() {
         assert!(!place.path(name).exists(), "{name}");
     }
     assert_eq!(fs::read_to_string(place.path("src/b.rs")).unwrap(), "one\ntwo\nthree\n");
-    worktree.undo(SESSION, &undone.before.tree, &undone.after.tree, false).unwrap();
+    worktree.undo(SESSION, &undone.before, &undone.after, false).unwrap();
     assert!(place.path("made").exists() && place.path("secret.key").exists());
 }
 
