@@ -9,7 +9,7 @@ use crate::run::{fake_claude, wait_until};
 use crate::world::{Ran, World};
 
 /// A repository with two committed files, and an agent that runs this script.
-fn repository(script: &str) -> World {
+pub(crate) fn repository(script: &str) -> World {
     let world = World::new();
     fs::remove_dir_all(world.path("p")).unwrap();
     world.file("p/a.txt", "one\ntwo\n");
@@ -23,7 +23,7 @@ fn repository(script: &str) -> World {
 }
 
 #[track_caller]
-fn git(world: &World, arguments: &[&str]) -> String {
+pub(crate) fn git(world: &World, arguments: &[&str]) -> String {
     let output = Command::new("git")
         .args(["-c", "user.name=n", "-c", "user.email=e"])
         .args(arguments)
@@ -34,17 +34,17 @@ fn git(world: &World, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-fn azureal(world: &World, arguments: &[&str]) -> Ran {
+pub(crate) fn azureal(world: &World, arguments: &[&str]) -> Ran {
     world.ran(world.with_programs(arguments).output().unwrap())
 }
 
 #[track_caller]
-fn turn(world: &World) {
+pub(crate) fn turn(world: &World) {
     let ran = azureal(world, &["run", "-a", "claude", "go"]);
     assert_eq!(ran.code, 0, "{ran}");
 }
 
-fn read(world: &World, path: &str) -> Option<String> {
+pub(crate) fn read(world: &World, path: &str) -> Option<String> {
     fs::read_to_string(world.path("p").join(path)).ok()
 }
 
