@@ -13,8 +13,8 @@ use crate::output::{Output, counted, tell};
 
 /// Restore the files of a turn to what they were before it
 ///
-/// Every file that changed during the turn gets its content and mode from before it: new files are deleted, deleted ones come back.
-/// All of them, or none. The session keeps its events, and the next agent is told of the undo.
+/// Every file that changed during the turn gets its content from before it, and its permission to be executed: new files are
+/// deleted, deleted ones come back. All of them, or none. The session keeps its events, and the next agent is told of the undo.
 ///
 /// It is refused while a turn runs in the worktree, if a file was changed since the turn, or if other sessions ran
 /// meanwhile; `--force` undoes all the same. The undo is an event of the session, and can itself be undone with `--seq`.
@@ -38,6 +38,9 @@ pub(crate) struct Args {
     #[arg(long)]
     dry_run: bool,
     /// Overwrite files that were changed since, and ignore that other sessions ran meanwhile
+    ///
+    /// A forced undo never deletes a file that was there before the turn, such as one that was ignored then, and never overwrites
+    /// content that no snapshot has. It names the files that it left as they are.
     #[arg(long)]
     force: bool,
 }

@@ -57,7 +57,7 @@ pub struct UndoFile {
 /// The change that an undo makes to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UndoAction {
-    /// It gets the content and mode from before the turn.
+    /// It gets its content from before the turn, and its permission to be executed.
     Restore,
     /// It is deleted: the turn created it.
     Delete,
