@@ -327,3 +327,20 @@ fn a_file_that_was_ignored_before_the_turn_is_neither_told_nor_deleted() {
     assert_eq!(read(&world, ".env").as_deref(), Some("SECRET=1\n"), "{forced}");
     assert_eq!(read(&world, "a.txt").as_deref(), Some("one\ntwo\n"), "{undone}{forced}");
 }
+
+#[test]
+fn an_old_git_is_told_once_in_a_worktree_and_not_outside_one() {
+    let world = repository(EDITS);
+    world.program("git", "echo git version 2.31.8");
+    let said = |ran: &Ran| ran.stderr.contains("git 2.31.8 is too old to record the changes of turns");
+    let run = |world: &World| azureal(world, &["run", "-a", "claude", "go"]);
+    let (first, second) = (run(&world), run(&world));
+    assert!(first.code == 0 && said(&first), "{first}");
+    assert!(second.code == 0 && !said(&second), "{second}");
+    let outside = World::new();
+    fs::remove_dir_all(outside.path("p/.git")).unwrap();
+    fake_claude(&outside, "true");
+    outside.program("git", "echo git version 2.31.8");
+    let ran = run(&outside);
+    assert!(ran.code == 0 && !ran.stderr.contains("git"), "{ran}");
+}
