@@ -27,7 +27,7 @@ pub struct PlannedUndo {
 impl PlannedUndo {
     /// Returns whether a forced undo would change anything.
     pub fn can_be_forced(&self) -> bool {
-        !self.plan.files.is_empty() || self.plan.conflicts.iter().any(|conflict| conflict.why.can_be_forced())
+        !self.plan.forced.is_empty()
     }
 
     /// Returns why the undo needs the user's force; empty if it does not.

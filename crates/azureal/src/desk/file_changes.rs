@@ -37,9 +37,9 @@ pub struct UndoQuestion {
     pub session: SessionId,
     /// The number of the turn.
     pub turn: usize,
-    /// The number of files that get their earlier content.
+    /// The number of files that get their earlier content; by a forced undo, if it needs the user's force.
     pub restored: usize,
-    /// The number of files that are deleted.
+    /// The number of files that are deleted; by a forced undo, if it needs the user's force.
     pub deleted: usize,
     /// The reasons why the undo needs the user's force; empty if it does not.
     pub obstacles: Vec<String>,
@@ -62,14 +62,16 @@ impl FileChanges {
 impl UndoQuestion {
     fn of(of: ChangesOf, planned: &PlannedUndo) -> Self {
         let PlannedUndo { changes, plan, .. } = planned;
-        let count = |action| plan.files.iter().filter(|file| file.action == action).count();
+        let obstacles = planned.obstacles();
+        let files = if obstacles.is_empty() { &plan.files } else { &plan.forced };
+        let count = |action| files.iter().filter(|file| file.action == action).count();
         Self {
             of,
             session: changes.session,
             turn: changes.turn,
             restored: count(UndoAction::Restore),
             deleted: count(UndoAction::Delete),
-            obstacles: planned.obstacles(),
+            obstacles,
             conflicts: plan.conflicts.iter().map(conflict_line).collect(),
         }
     }

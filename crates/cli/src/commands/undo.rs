@@ -61,7 +61,7 @@ pub(crate) async fn run(
     let planned = place.plan_undo(changes, found).await?;
     let obstacles = planned.obstacles();
     if args.dry_run {
-        return show_plan(&called(&record), &planned, &obstacles, out);
+        return show_plan(&called(&record), &planned, args.force, &obstacles, out);
     }
     if !args.force && !obstacles.is_empty() {
         for conflict in &planned.plan.conflicts {
@@ -87,36 +87,39 @@ pub(crate) async fn run(
 fn show_plan(
     session: &str,
     planned: &PlannedUndo,
+    force: bool,
     obstacles: &[String],
     out: &mut Output,
 ) -> Result<(), Failure> {
     let PlannedUndo { changes, plan, .. } = planned;
+    let files = if force { &plan.forced } else { &plan.files };
     if out.is_json() {
         return out.json(&json!({
             "session": changes.session.to_string(),
             "turn": changes.turn,
             "of": changes.seq.0,
             "done": false,
-            "files": plan.files.iter().map(file_json).collect::<Vec<_>>(),
+            "files": files.iter().map(file_json).collect::<Vec<_>>(),
             "conflicts": plan.conflicts.iter().map(conflict_json).collect::<Vec<_>>(),
-            "refused_because": obstacles,
+            "refused_because": if force { &[] } else { obstacles },
         }));
     }
-    let files = counted(plan.files.len() as u64, "file");
+    let count = counted(files.len() as u64, "file");
     out.line(
-        &out.paint().heading(&format!("the undo of turn {} of {session} changes {files}", changes.turn)),
+        &out.paint().heading(&format!("the undo of turn {} of {session} changes {count}", changes.turn)),
     )?;
-    for file in &plan.files {
+    for file in files {
         let action = match file.action {
             UndoAction::Restore => "restore",
             UndoAction::Delete => "delete",
         };
         out.line(&format!("  {action} {}", shown(&file.path)))?;
     }
-    for conflict in &plan.conflicts {
-        out.line(&format!("  {}", out.paint().caution(&conflict_line(conflict))))?;
+    for conflict in plan.conflicts.iter().filter(|conflict| !force || !conflict.why.can_be_forced()) {
+        let left = if conflict.why.can_be_forced() { "" } else { "; `--force` leaves it as it is" };
+        out.line(&format!("  {}{left}", out.paint().caution(&conflict_line(conflict))))?;
     }
-    for obstacle in obstacles {
+    for obstacle in obstacles.iter().filter(|_| !force) {
         out.line(&out.paint().caution(&format!("refused without --force: {obstacle}")))?;
     }
     out.line("nothing was changed")
@@ -165,7 +168,11 @@ fn file_json(file: &UndoFile) -> Value {
 }
 
 fn conflict_json(conflict: &UndoConflict) -> Value {
-    json!({"path": conflict.path.to_string_lossy(), "reason": conflict_words(conflict.why)})
+    json!({
+        "path": conflict.path.to_string_lossy(),
+        "reason": conflict_words(conflict.why),
+        "can_be_forced": conflict.why.can_be_forced(),
+    })
 }
 
 fn shown(path: &std::path::Path) -> String {

@@ -157,6 +157,13 @@ fn an_undo_is_refused_if_a_file_was_changed_since() {
         ("mine\n", None),
         "none of them"
     );
+    let plan = azureal(&world, &["undo", "S1", "--dry-run"]).quiet();
+    assert!(
+        plan.contains("changes 2 files\n") && plan.contains("  a.txt: changed since the turn\n"),
+        "{plan}"
+    );
+    let plan = azureal(&world, &["undo", "S1", "--dry-run", "--force"]).quiet();
+    assert!(plan.contains("changes 3 files\n  restore a.txt\n") && !plan.contains("refused"), "{plan}");
     let forced = azureal(&world, &["undo", "S1", "--force"]);
     assert_eq!(forced.code, 0, "{forced}");
     assert_eq!(git(&world, &["status", "--short"]), "");
@@ -323,6 +330,8 @@ fn a_file_that_was_ignored_before_the_turn_is_neither_told_nor_deleted() {
     assert!(stat.contains("not recorded: .env (it was there before, and ignored)"), "{stat}");
     let undone = azureal(&world, &["undo", "S1"]);
     assert_eq!(read(&world, ".env").as_deref(), Some("SECRET=1\n"), "{undone}");
+    let plan = azureal(&world, &["undo", "S1", "--dry-run", "--json"]).json();
+    assert_eq!(plan["conflicts"][0]["can_be_forced"], false, "{plan}");
     let forced = azureal(&world, &["undo", "S1", "--force"]);
     assert_eq!(read(&world, ".env").as_deref(), Some("SECRET=1\n"), "{forced}");
     assert_eq!(read(&world, "a.txt").as_deref(), Some("one\ntwo\n"), "{undone}{forced}");

@@ -43,6 +43,8 @@ pub struct UndoPlan {
     pub files: Vec<UndoFile>,
     /// The files that were changed since the turn, or cannot be restored.
     pub conflicts: Vec<UndoConflict>,
+    /// The files that a forced undo restores or deletes: these, and those in conflict that it can overwrite.
+    pub forced: Vec<UndoFile>,
 }
 
 /// A file that an undo changes.
@@ -132,7 +134,20 @@ impl Worktree {
         let home = self.open_home()?;
         let _lock = home.lock(WAIT)?;
         self.recover_held(&home)?;
-        Ok(self.prepare(&home, before, after, None)?.plan)
+        let mut plan = self.prepare(&home, before, after, None)?.plan;
+        if plan.conflicts.is_empty() {
+            plan.forced.clone_from(&plan.files);
+            return Ok(plan);
+        }
+        // Only a snapshot of the files as they are now tells which of them a forced undo can overwrite.
+        let present = self.take_for_undo(&home, None)?;
+        let forced = self.prepare(&home, before, after, Some(&present))?.plan;
+        let whys: BTreeMap<_, _> = forced.conflicts.into_iter().map(|it| (it.path, it.why)).collect();
+        for conflict in &mut plan.conflicts {
+            conflict.why = whys.get(&conflict.path).copied().unwrap_or(conflict.why);
+        }
+        plan.forced = forced.files;
+        Ok(plan)
     }
 
     /// Returns whether the worktree with this top has the journal of an undo: of one that was interrupted, or that runs, or whose end

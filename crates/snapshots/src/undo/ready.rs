@@ -93,7 +93,7 @@ impl Worktree {
         if self.recover_held(&home)?.is_some_and(|recovered| !recovered.id.is_empty()) {
             return Err(Error::Unsettled);
         }
-        let present = self.take_for_undo(&home, session)?;
+        let present = self.take_for_undo(&home, Some(session))?;
         let mut prepared = self.prepare(&home, before, after, force.then_some(&*present))?;
         let conflicts = std::mem::take(&mut prepared.plan.conflicts);
         if !conflicts.is_empty() && !force {
@@ -114,7 +114,8 @@ impl Worktree {
         self.begin_undo(session, before, after, force)?.carry_out("")
     }
 
-    fn take_for_undo(&self, home: &Home, session: &str) -> Result<String, Error> {
+    /// Takes a snapshot of the files as they are. Without a session, nobody keeps it.
+    pub(crate) fn take_for_undo(&self, home: &Home, session: Option<&str>) -> Result<String, Error> {
         let limits = Limits { time: WAIT, ..Limits::default() };
         match self.take_held(home, session, &limits, &|| false)? {
             Taken::Whole(snapshot) => Ok(snapshot.tree),

@@ -96,9 +96,13 @@ fn an_undo_does_not_write_through_links_or_over_other_files() {
     fs::create_dir(place.path("README")).unwrap();
     place.write("README/mine", "x\n");
     let plan = worktree.plan_undo(&before.tree, &after.tree).unwrap();
-    let expected = [("README", ConflictReason::InTheWay), ("src/a.rs", ConflictReason::DeletedSince)];
+    let expected = [("README", ConflictReason::InTheWay), ("src/a.rs", ConflictReason::InTheWay)];
     assert_eq!(conflicts(&plan), expected);
     let undone = worktree.undo(SESSION, &before.tree, &after.tree, true).unwrap();
+    assert_eq!(plan.forced, undone.files, "the plan knows what a forced undo does");
+    let cannot: Vec<_> =
+        plan.conflicts.into_iter().filter(|conflict| !conflict.why.can_be_forced()).collect();
+    assert_eq!(cannot, undone.left);
     let left: Vec<_> =
         undone.left.iter().map(|conflict| (conflict.path.to_str().unwrap(), conflict.why)).collect();
     assert_eq!(left, [("README", ConflictReason::InTheWay), ("src/a.rs", ConflictReason::InTheWay)]);
@@ -217,7 +221,9 @@ fn a_forced_undo_leaves_files_whose_content_no_snapshot_has() {
     place.write("large", &large).write("ignored", "mine\n").write("edited", "mine\n");
     place.write(".gitignore", "ignored\nREADME\n").write("README", "mine too\n");
     place.git(&["rm", "-q", "--cached", "README"]);
+    let plan = worktree.plan_undo(&before.tree, &after.tree).unwrap();
     let undone = worktree.undo(SESSION, &before.tree, &after.tree, true).unwrap();
+    assert_eq!(plan.forced, undone.files, "the plan knows what a forced undo does");
     let left: Vec<_> =
         undone.left.iter().map(|conflict| (conflict.path.to_str().unwrap(), conflict.why)).collect();
     assert!(left.contains(&("large", ConflictReason::NotKept)), "{left:?}");
