@@ -9,9 +9,9 @@ use azureal_snapshots::{Diff, GitProgram, Worktree};
 use tracing::{debug, info};
 
 use crate::config::{self, Config};
-use crate::error::{Error, shown};
+use crate::error::Error;
 use crate::git_folder;
-use crate::workspace::{Notice, Workspace};
+use crate::workspace::Workspace;
 
 /// The largest diff that is read, in bytes.
 const LARGEST_DIFF: usize = 64 << 20;
@@ -95,24 +95,6 @@ impl Workspace {
     pub(crate) fn snapshot_folder(&self) -> Option<PathBuf> {
         let folder = git_folder::of_store(&self.project.store_path()).ok()?.join("snapshots");
         folder.is_dir().then_some(folder)
-    }
-
-    /// Finishes or takes back an undo that was interrupted.
-    pub(crate) fn recover_undo(&self) -> Result<(), Error> {
-        // Every command looks: git is started only if there is something to do.
-        if !Worktree::has_interrupted_undo(self.project.directory()) {
-            return Ok(());
-        }
-        if let Some(recovered) = self.snapshots()?.recover().map_err(snapshot_error)? {
-            info!(is_undone = recovered.is_undone, "recovered an undo that was interrupted");
-            let done = if recovered.is_undone { "finished" } else { "taken back" };
-            let mut notice = format!("an undo that was interrupted is {done}; `git status` shows the files");
-            for path in &recovered.kept {
-                notice.push_str(&format!("; kept beside its file: {}", shown(path)));
-            }
-            self.add_notice(Notice::Undo(notice));
-        }
-        Ok(())
     }
 
     /// Removes the snapshots of a deleted session.

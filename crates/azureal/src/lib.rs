@@ -252,6 +252,7 @@ mod session_changes;
 pub mod sessions;
 pub mod turns;
 pub mod undo;
+mod undo_note;
 mod workspace;
 
 pub use azureal_core as core;

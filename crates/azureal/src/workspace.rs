@@ -39,6 +39,8 @@ pub struct Workspace {
     notices: Vec<Notice>,
     /// What happened since it was opened.
     later_notices: Mutex<Vec<Notice>>,
+    /// Why the last call of `recover` could not end an undo, said once.
+    undo_trouble: Mutex<Option<String>>,
     /// What happens to the file of the store from now on.
     file_notices: FileNotices,
     /// Created with the first turn.
@@ -148,6 +150,7 @@ impl Workspace {
                     originals,
                     notices,
                     later_notices: Mutex::default(),
+                    undo_trouble: Mutex::default(),
                     file_notices,
                     engine: OnceLock::new(),
                     recorder: OnceLock::new(),
@@ -206,9 +209,26 @@ impl Workspace {
         if self.is_ephemeral() {
             return Ok(Vec::new());
         }
-        self.recover_undo()?;
+        // No reason to leave turns where they are.
+        self.tell_undo_trouble(self.recover_undo().await.err());
         let found = self.engine()?.recover().await;
         found.map_err(|error| Error::new("spool", error.to_string()).with_source(error))
+    }
+
+    /// Tells once why an undo that was interrupted cannot end.
+    fn tell_undo_trouble(&self, error: Option<Error>) {
+        let trouble = error.map(|error| {
+            format!(
+                "an undo that was interrupted is neither finished nor taken back yet: {}",
+                error.message()
+            )
+        });
+        let mut told = self.undo_trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        if *told != trouble {
+            told.clone_from(&trouble);
+            drop(told);
+            trouble.into_iter().for_each(|trouble| self.add_notice(Notice::Undo(trouble)));
+        }
     }
 
     /// Returns who runs a turn here: this process, with the name of the user.
@@ -234,6 +254,7 @@ impl Workspace {
             originals: self.originals,
             notices: Vec::new(),
             later_notices: Mutex::default(),
+            undo_trouble: Mutex::default(),
             file_notices: FileNotices::default(),
             engine: OnceLock::new(),
             recorder: OnceLock::new(),
@@ -299,9 +320,8 @@ impl Workspace {
         }
     }
 
-    /// Returns the file in which interfaces keep what the user has typed, outside of the project; `None` for a store in memory, or if
-    /// the user has no folder for it.
-    pub(crate) fn state_file(&self) -> Option<PathBuf> {
+    /// Returns a word for the store that no other store of this user has on this machine; `None` for a store in memory.
+    pub(crate) fn store_identity(&self) -> Option<String> {
         let identity = match &self.location {
             Location::Memory => return None,
             Location::File(file, _) => {
@@ -312,7 +332,13 @@ impl Workspace {
             Location::Server(folder) => folder.spools(),
         };
         let hash = blake3::hash(identity.as_os_str().as_bytes()).to_hex();
-        let name = format!("{}.json", hash.get(..32).unwrap_or(&hash));
+        Some(hash.get(..32).unwrap_or(&hash).to_owned())
+    }
+
+    /// Returns the file in which interfaces keep what the user has typed, outside of the project; `None` for a store in memory, or if
+    /// the user has no folder for it.
+    pub(crate) fn state_file(&self) -> Option<PathBuf> {
+        let name = format!("{}.json", self.store_identity()?);
         Some(self.environment.state()?.join("desk").join(name))
     }
 

@@ -124,7 +124,14 @@ impl ChangeRecorder {
         let worktree = match self.worktree() {
             Ok(worktree) => worktree?,
             Err(error) => {
-                notice(error.to_string());
+                let is_told = match &self.snapshots {
+                    _ if choice == RecordChanges::Off => false,
+                    Some(folder) => Worktree::tell_once(&self.root, folder, error),
+                    None => true,
+                };
+                if is_told {
+                    notice(error.to_string());
+                }
                 return None;
             }
         };

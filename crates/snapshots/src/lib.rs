@@ -65,7 +65,7 @@ pub use prune::Pruned;
 pub use scan::{SkipReason, Skipped};
 pub use take::{Limits, Snapshot, Taken};
 pub use turns::{RunningTurn, TurnMark};
-pub use undo::{ConflictReason, Recovered, UndoAction, UndoConflict, UndoFile, UndoPlan, Undone};
+pub use undo::{ConflictReason, ReadyUndo, Recovered, UndoAction, UndoConflict, UndoFile, UndoPlan, Undone};
 pub use worktree::Worktree;
 
 /// Returns whether a text is an object id.

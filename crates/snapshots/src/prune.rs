@@ -16,6 +16,7 @@ use crate::git::{Deadline, Git, args};
 use crate::import::NAME;
 use crate::state::State;
 use crate::take::PENDING;
+use crate::undo::tree_in;
 use crate::worktree::{Home, Worktree, read};
 
 /// The time limit of a command.
@@ -192,8 +193,11 @@ impl Worktree {
                 ids.extend(id.map(str::to_owned));
             }
         }
-        if let Some(tree) = State::of(&read(worktree, "state").unwrap_or_default()).tree {
-            ids.extend(self.reachable([tree].into())?);
+        let last = State::of(&read(worktree, "state").unwrap_or_default()).tree;
+        // The snapshot after an undo that was interrupted belongs to no session yet.
+        let trees: BTreeSet<String> = last.into_iter().chain(tree_in(worktree)).collect();
+        if !trees.is_empty() {
+            ids.extend(self.reachable(trees)?);
         }
         Ok(ids)
     }

@@ -95,14 +95,14 @@ impl Worktree {
             return Ok(Taken::Off);
         }
         let left = Limits { time: limits.time.saturating_sub(started.elapsed()), ..limits.clone() };
-        self.take_held(&home, session, &left, cancelled)
+        self.take_held(&home, Some(session), &left, cancelled)
     }
 
-    /// Takes a snapshot, also if they are off. The caller holds the lock of the worktree.
+    /// Takes a snapshot, also if they are off. The caller holds the lock of the worktree. Without a session, nobody keeps it.
     pub(crate) fn take_held(
         &self,
         home: &Home,
-        session: &str,
+        session: Option<&str>,
         limits: &Limits,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Taken, Error> {
@@ -124,7 +124,9 @@ impl Worktree {
                     state.slow = 0;
                     state.write(home)?;
                 }
-                self.pin(home, session, now, &snapshot.tree)?;
+                if let Some(session) = session {
+                    self.pin(home, session, now, &snapshot.tree)?;
+                }
                 debug!(ms = deadline.started.elapsed().as_millis(), tree = snapshot.tree, "took a snapshot");
                 Ok(Taken::Whole(snapshot))
             }
@@ -289,7 +291,7 @@ impl Worktree {
     }
 
     /// Notes that a session uses a snapshot.
-    fn pin(&self, home: &Home, session: &str, now: Duration, tree: &str) -> Result<(), Error> {
+    pub(crate) fn pin(&self, home: &Home, session: &str, now: Duration, tree: &str) -> Result<(), Error> {
         let sessions = home.repository.join("sessions");
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-';
         if session.is_empty() || !session.chars().all(is_name) {

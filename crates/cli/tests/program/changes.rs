@@ -9,7 +9,7 @@ use crate::run::{fake_claude, wait_until};
 use crate::world::{Ran, World};
 
 /// A repository with two committed files, and an agent that runs this script.
-fn repository(script: &str) -> World {
+pub(crate) fn repository(script: &str) -> World {
     let world = World::new();
     fs::remove_dir_all(world.path("p")).unwrap();
     world.file("p/a.txt", "one\ntwo\n");
@@ -23,7 +23,7 @@ fn repository(script: &str) -> World {
 }
 
 #[track_caller]
-fn git(world: &World, arguments: &[&str]) -> String {
+pub(crate) fn git(world: &World, arguments: &[&str]) -> String {
     let output = Command::new("git")
         .args(["-c", "user.name=n", "-c", "user.email=e"])
         .args(arguments)
@@ -34,17 +34,17 @@ fn git(world: &World, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-fn azureal(world: &World, arguments: &[&str]) -> Ran {
+pub(crate) fn azureal(world: &World, arguments: &[&str]) -> Ran {
     world.ran(world.with_programs(arguments).output().unwrap())
 }
 
 #[track_caller]
-fn turn(world: &World) {
+pub(crate) fn turn(world: &World) {
     let ran = azureal(world, &["run", "-a", "claude", "go"]);
     assert_eq!(ran.code, 0, "{ran}");
 }
 
-fn read(world: &World, path: &str) -> Option<String> {
+pub(crate) fn read(world: &World, path: &str) -> Option<String> {
     fs::read_to_string(world.path("p").join(path)).ok()
 }
 
@@ -157,6 +157,13 @@ fn an_undo_is_refused_if_a_file_was_changed_since() {
         ("mine\n", None),
         "none of them"
     );
+    let plan = azureal(&world, &["undo", "S1", "--dry-run"]).quiet();
+    assert!(
+        plan.contains("changes 2 files\n") && plan.contains("  a.txt: changed since the turn\n"),
+        "{plan}"
+    );
+    let plan = azureal(&world, &["undo", "S1", "--dry-run", "--force"]).quiet();
+    assert!(plan.contains("changes 3 files\n  restore a.txt\n") && !plan.contains("refused"), "{plan}");
     let forced = azureal(&world, &["undo", "S1", "--force"]);
     assert_eq!(forced.code, 0, "{forced}");
     assert_eq!(git(&world, &["status", "--short"]), "");
@@ -323,7 +330,26 @@ fn a_file_that_was_ignored_before_the_turn_is_neither_told_nor_deleted() {
     assert!(stat.contains("not recorded: .env (it was there before, and ignored)"), "{stat}");
     let undone = azureal(&world, &["undo", "S1"]);
     assert_eq!(read(&world, ".env").as_deref(), Some("SECRET=1\n"), "{undone}");
+    let plan = azureal(&world, &["undo", "S1", "--dry-run", "--json"]).json();
+    assert_eq!(plan["conflicts"][0]["can_be_forced"], false, "{plan}");
     let forced = azureal(&world, &["undo", "S1", "--force"]);
     assert_eq!(read(&world, ".env").as_deref(), Some("SECRET=1\n"), "{forced}");
     assert_eq!(read(&world, "a.txt").as_deref(), Some("one\ntwo\n"), "{undone}{forced}");
+}
+
+#[test]
+fn an_old_git_is_told_once_in_a_worktree_and_not_outside_one() {
+    let world = repository(EDITS);
+    world.program("git", "echo git version 2.31.8");
+    let said = |ran: &Ran| ran.stderr.contains("git 2.31.8 is too old to record the changes of turns");
+    let run = |world: &World| azureal(world, &["run", "-a", "claude", "go"]);
+    let (first, second) = (run(&world), run(&world));
+    assert!(first.code == 0 && said(&first), "{first}");
+    assert!(second.code == 0 && !said(&second), "{second}");
+    let outside = World::new();
+    fs::remove_dir_all(outside.path("p/.git")).unwrap();
+    fake_claude(&outside, "true");
+    outside.program("git", "echo git version 2.31.8");
+    let ran = run(&outside);
+    assert!(ran.code == 0 && !ran.stderr.contains("git"), "{ran}");
 }

@@ -59,6 +59,7 @@ mod terminal;
 mod trust;
 mod turn_numbers;
 mod two_people;
+mod undo_killed;
 mod usage;
 mod worktrees;
 mod world;

@@ -19,7 +19,7 @@ pub use self::cache::{LedgerCache, LedgerKey};
 use self::command::{CommandKey, Outcome, Succeeded};
 use self::files::{Files, Touch};
 use self::line::plain_line;
-use crate::event::{FileChange, FileStatus, Undo};
+use crate::event::{DirectoryChanges, FileChange, FileStatus, Undo};
 use crate::{Block, Event, Json, Page, Seq, SessionId, SessionStore, StoreError, Tool};
 
 /// The kinds of events that a ledger is made from.
@@ -245,6 +245,9 @@ impl Ledger {
         if !is_undone {
             for file in &undo.files {
                 self.touch(&file.path, Touch::Undone { turn: undo.turn, of: undo.of });
+            }
+            for DirectoryChanges { path, files } in &undo.directories {
+                self.chars += self.files.count_further_undone(path, *files, undo.turn, undo.of);
             }
         }
     }

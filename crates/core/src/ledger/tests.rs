@@ -111,6 +111,25 @@ fn an_undo_is_named_and_an_undone_undo_is_not() {
 }
 
 #[test]
+fn an_undo_of_more_files_than_are_named_counts_the_rest() {
+    let more = r#""files":[{"path":"a.rs"}],"directories":[{"path":"gen","files":7}]"#;
+    let changes = format!(r#"{{"Changes":{{{more}}}}}"#);
+    let undo = format!(r#"{{"Undo":{{"of":1,"turn":3,{more}}}}}"#);
+    let redo = format!(r#"{{"Undo":{{"of":2,"turn":3,"redo":true,{more}}}}}"#);
+    let again = format!(r#"{{"Undo":{{"of":3,"turn":3,{more}}}}}"#);
+    let changed = "\n- gen: 7 further files changed";
+    let undone = format!(
+        "Files touched:\n- .: edited, undone (turn 3) a.rs{changed}\n- gen: 7 further files undone (turn 3)"
+    );
+    assert_eq!(text(&[&changes, &undo]), undone);
+    assert_eq!(
+        text(&[&changes, &undo, &redo]),
+        format!("Files touched:\n- .: edited, restored a.rs{changed}")
+    );
+    assert_eq!(text(&[&changes, &undo, &redo, &again]), undone);
+}
+
+#[test]
 fn the_root_of_absolute_paths_is_found_without_a_working_directory() {
     let text = text(&[
         r#"{"Init":{"cwd":"","agent":"codex"}}"#,

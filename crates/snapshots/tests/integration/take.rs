@@ -284,6 +284,25 @@ fn a_missing_or_old_git_is_an_error_of_its_own() {
 }
 
 #[test]
+fn a_missing_or_old_git_is_told_once_in_a_worktree() {
+    let place = Place::new();
+    let linked = place.folder.path().join("linked");
+    place.git(&["worktree", "add", "-q", linked.to_str().unwrap()]);
+    let snapshots = place.worktree().folder().to_owned();
+    let tell = |root: &Path, error: Error| Worktree::tell_once(root, &snapshots, &error);
+    let missing = || Error::NoGit { program: "git".into() };
+    let old = |version: &str| Error::OldGit { version: version.into() };
+    assert!(tell(&place.root, missing()) && !tell(&place.root, missing()));
+    assert!(tell(&linked, missing()), "another worktree");
+    assert!(tell(&place.root, old("2.31.8")) && !tell(&place.root, old("2.31.8")), "another trouble");
+    assert!(tell(&place.root, Error::Busy) && tell(&place.root, Error::Busy), "a turn of its own");
+    assert!(!tell(place.folder.path(), missing()), "outside a repository");
+    // A snapshot does not forget it.
+    take(&place.worktree());
+    assert!(!tell(&place.root, old("2.31.8")));
+}
+
+#[test]
 fn an_unknown_snapshot_is_an_error() {
     let place = Place::new();
     let worktree = place.worktree();

@@ -36,12 +36,12 @@ fn a_turn_is_undone_and_the_undo_too() {
     let undone = worktree.undo(SESSION, &before.tree, &after.tree, false).unwrap();
     // Without the empty folders, too.
     assert_eq!(place.files(), original);
-    assert_eq!((&undone.before.tree, &undone.after.tree), (&after.tree, &before.tree));
+    assert_eq!((&undone.before, &undone.after), (&after.tree, &before.tree));
     assert_eq!(undone.files, plan.files);
     // Nothing is left to do.
     let again = worktree.undo(SESSION, &before.tree, &after.tree, false).unwrap();
     assert_eq!(again.files, []);
-    worktree.undo(SESSION, &undone.before.tree, &undone.after.tree, false).unwrap();
+    worktree.undo(SESSION, &undone.before, &undone.after, false).unwrap();
     assert_eq!(place.files(), edited);
 }
 
@@ -75,7 +75,7 @@ fn files_that_were_changed_since_are_not_overwritten_unless_it_is_forced() {
     assert_eq!(fs::read_to_string(place.path("unrelated")).unwrap(), "mine\n");
     assert!(place.path("src/b.rs").exists() && !place.path("new").exists());
     // What it overwrote is in the snapshot before it.
-    worktree.undo(SESSION, &undone.before.tree, &undone.after.tree, false).unwrap();
+    worktree.undo(SESSION, &undone.before, &undone.after, false).unwrap();
     assert_eq!(place.files(), now);
 }
 
@@ -96,9 +96,13 @@ fn an_undo_does_not_write_through_links_or_over_other_files() {
     fs::create_dir(place.path("README")).unwrap();
     place.write("README/mine", "x\n");
     let plan = worktree.plan_undo(&before.tree, &after.tree).unwrap();
-    let expected = [("README", ConflictReason::InTheWay), ("src/a.rs", ConflictReason::DeletedSince)];
+    let expected = [("README", ConflictReason::InTheWay), ("src/a.rs", ConflictReason::InTheWay)];
     assert_eq!(conflicts(&plan), expected);
     let undone = worktree.undo(SESSION, &before.tree, &after.tree, true).unwrap();
+    assert_eq!(plan.forced, undone.files, "the plan knows what a forced undo does");
+    let cannot: Vec<_> =
+        plan.conflicts.into_iter().filter(|conflict| !conflict.why.can_be_forced()).collect();
+    assert_eq!(cannot, undone.left);
     let left: Vec<_> =
         undone.left.iter().map(|conflict| (conflict.path.to_str().unwrap(), conflict.why)).collect();
     assert_eq!(left, [("README", ConflictReason::InTheWay), ("src/a.rs", ConflictReason::InTheWay)]);
@@ -217,7 +221,9 @@ fn a_forced_undo_leaves_files_whose_content_no_snapshot_has() {
     place.write("large", &large).write("ignored", "mine\n").write("edited", "mine\n");
     place.write(".gitignore", "ignored\nREADME\n").write("README", "mine too\n");
     place.git(&["rm", "-q", "--cached", "README"]);
+    let plan = worktree.plan_undo(&before.tree, &after.tree).unwrap();
     let undone = worktree.undo(SESSION, &before.tree, &after.tree, true).unwrap();
+    assert_eq!(plan.forced, undone.files, "the plan knows what a forced undo does");
     let left: Vec<_> =
         undone.left.iter().map(|conflict| (conflict.path.to_str().unwrap(), conflict.why)).collect();
     assert!(left.contains(&("large", ConflictReason::NotKept)), "{left:?}");
@@ -229,7 +235,7 @@ fn a_forced_undo_leaves_files_whose_content_no_snapshot_has() {
         assert_eq!(now == text, is_left, "{name}: {now:?}");
     }
     // All that it changed can be brought back.
-    worktree.undo(SESSION, &undone.before.tree, &undone.after.tree, false).unwrap();
+    worktree.undo(SESSION, &undone.before, &undone.after, false).unwrap();
     for (name, text) in [("ignored", "mine\n"), ("README", "mine too\n"), ("edited", "mine\n")] {
         assert_eq!(fs::read_to_string(place.path(name)).unwrap(), text);
     }
@@ -270,7 +276,7 @@ fn files_that_were_there_before_the_turn_are_not_deleted_and_are_marked() {
         assert!(!place.path(name).exists(), "{name}");
     }
     assert_eq!(fs::read_to_string(place.path("src/b.rs")).unwrap(), "one\ntwo\nthree\n");
-    worktree.undo(SESSION, &undone.before.tree, &undone.after.tree, false).unwrap();
+    worktree.undo(SESSION, &undone.before, &undone.after, false).unwrap();
     assert!(place.path("made").exists() && place.path("secret.key").exists());
 }
 

@@ -116,6 +116,7 @@ fn an_undo_does_what_the_user_has_seen_or_nothing() {
     let question = desk.plan(ChangesOf::Turn(1)).unwrap();
     assert_eq!(question.conflicts, [("a.txt".to_owned(), "changed since the turn")]);
     assert_eq!(question.obstacles.len(), 1);
+    assert_eq!((question.restored, question.deleted), (2, 1), "with the file that is overwritten");
     assert_eq!(desk.undo(question.clone(), false).unwrap_err().kind(), "conflict");
     assert_eq!(fs::read_to_string(&file).unwrap(), "mine\n");
     desk.undo(question, true).unwrap();
