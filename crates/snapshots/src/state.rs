@@ -18,6 +18,8 @@ pub(crate) struct State {
     pub(crate) slow: u32,
     /// No snapshots are taken in this worktree.
     pub(crate) is_off: bool,
+    /// The project's index and the ignore rules that our index was last aligned with.
+    pub(crate) aligned: Option<String>,
 }
 
 impl State {
@@ -34,6 +36,7 @@ impl State {
                 Some(("current", value)) => state.is_current = value == "1",
                 Some(("slow", count)) => state.slow = count.parse().unwrap_or(0),
                 Some(("off", value)) => state.is_off = value == "1",
+                Some(("aligned", stamp)) => state.aligned = Some(stamp.to_owned()),
                 _ => {}
             }
         }
@@ -49,7 +52,8 @@ impl State {
     pub(crate) fn write_in(&self, folder: &Folder) -> Result<(), Error> {
         let tree = self.tree.as_ref().map_or_else(String::new, |tree| format!("tree {tree}\n"));
         let (current, slow, off) = (u8::from(self.is_current), self.slow, u8::from(self.is_off));
-        let text = format!("{tree}current {current}\nslow {slow}\noff {off}\n");
+        let aligned = self.aligned.as_ref().map_or_else(String::new, |stamp| format!("aligned {stamp}\n"));
+        let text = format!("{tree}current {current}\nslow {slow}\noff {off}\n{aligned}");
         write(folder, FILE, text.as_bytes()).at(&folder.join(FILE))
     }
 }
