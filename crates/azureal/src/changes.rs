@@ -78,11 +78,10 @@ impl Workspace {
             let folder = git_folder::of_store(&self.project.store_path());
             let folder = folder.and_then(|folder| git_folder::check_usable(&folder).map(|()| folder));
             let is_usable = folder.is_ok();
-            if let (true, false, Err(error)) = (self.project.is_in_git(), self.is_ephemeral(), &folder) {
-                self.add_notice(Notice::Snapshots(format!(
-                    "changes of files are not recorded: {}",
-                    error.message()
-                )));
+            // What the user can mend.
+            use git_folder::NotInGit::{NoFolder, OpenToOthers, Unconfirmed};
+            if let Err(error @ (NoFolder(_) | OpenToOthers(_) | Unconfirmed(_))) = &folder {
+                self.add_notice(Notice::Snapshots(format!("changes of files are not recorded: {error}")));
             }
             let is_safe = self.file().is_none_or(|(file, _)| {
                 file.extension().is_some_and(|end| end == "azs")
