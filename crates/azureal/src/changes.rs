@@ -78,6 +78,11 @@ impl Workspace {
             let folder = git_folder::of_store(&self.project.store_path());
             let folder = folder.and_then(|folder| git_folder::check_usable(&folder).map(|()| folder));
             let is_usable = folder.is_ok();
+            // What the user can mend.
+            use git_folder::NotInGit::{NoFolder, OpenToOthers, Unconfirmed};
+            if let Err(error @ (NoFolder(_) | OpenToOthers(_) | Unconfirmed(_))) = &folder {
+                self.add_notice(Notice::Snapshots(format!("changes of files are not recorded: {error}")));
+            }
             let is_safe = self.file().is_none_or(|(file, _)| {
                 file.extension().is_some_and(|end| end == "azs")
                     || !file.starts_with(self.project.directory())
@@ -125,6 +130,13 @@ impl Workspace {
         match worktree.prune(limit) {
             Ok(pruned) => {
                 info!(snapshots = pruned.snapshots, size = pruned.size, "removed the oldest snapshots");
+                if pruned.turned_off {
+                    let limit = limit / 1_000_000;
+                    self.add_notice(Notice::Snapshots(format!(
+                        "the files of this worktree do not fit into `[changes] max_size` ({limit} MB): their versions are removed, and changes are no longer \
+                         recorded; a larger `max_size` with `enabled = true` resumes it"
+                    )));
+                }
             }
             // Another process takes a snapshot: the next turn tries again.
             Err(error) => debug!(%error, "snapshots are not pruned"),

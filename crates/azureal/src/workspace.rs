@@ -84,12 +84,14 @@ pub enum Notice {
     File(FileNotice),
     /// An undo that was interrupted has been finished or taken back.
     Undo(String),
+    /// The versions of files that turns change.
+    Snapshots(String),
 }
 
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Project(warning) | Self::Undo(warning) => f.write_str(warning),
+            Self::Project(warning) | Self::Undo(warning) | Self::Snapshots(warning) => f.write_str(warning),
             Self::Durability { address, warning } => {
                 write!(f, "{address} {warning}; `loss=accepted` in its URL says that this is known")
             }

@@ -89,7 +89,8 @@ impl Git {
         ] {
             environment.set(name, value);
         }
-        Self { program: git.program.clone(), environment, directory: directory.to_owned() }
+        let program = absolute(&git.program, &environment);
+        Self { program, environment, directory: directory.to_owned() }
     }
 
     pub(crate) fn with(&self, name: &str, value: impl Into<OsString>) -> Self {
@@ -162,6 +163,21 @@ impl Git {
     pub(crate) fn start_version(&self) -> Result<Running, Error> {
         self.start(&args(["version"]), Vec::new(), MESSAGE)
     }
+}
+
+/// Finds a program in the absolute folders of `PATH`. A relative one leads into the worktree, whose programs are not run.
+fn absolute(program: &Path, environment: &ChildEnvironment) -> PathBuf {
+    if program.components().count() > 1 {
+        return program.to_owned();
+    }
+    let path = environment.get("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
+    let is_program =
+        |path: &PathBuf| rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() && path.is_file();
+    folders
+        .map(|folder| folder.join(program))
+        .find(is_program)
+        .unwrap_or_else(|| Path::new("/nonexistent").join(program))
 }
 
 /// Checks that git is not too old.

@@ -21,13 +21,13 @@ const ATTRIBUTES: &[u8] = b".gitattributes";
 /// The bound on a file of attributes.
 const ATTRIBUTES_LIMIT: u64 = 1024 * 1024;
 /// The name of the index until it is complete.
-const DRAFT: &str = "index.draft";
+pub(crate) const DRAFT: &str = "index.draft";
 /// The name of the index.
 pub(crate) const NAME: &str = "index";
 
 /// A copy of the project's index that is not in use yet.
 pub(crate) struct Draft {
-    index: ProjectIndex,
+    pub(crate) index: ProjectIndex,
     pub(crate) path: PathBuf,
     /// The time of the project's index. Git reads files that are not older than it, since a later change need not show in
     /// their time.
@@ -47,6 +47,31 @@ pub(crate) struct Imported {
 impl Worktree {
     /// Copies the project's index, and starts to look up the sizes of its blobs.
     pub(crate) fn import(
+        &self,
+        home: &Home,
+        beneath: &mut Beneath,
+        deadline: Deadline<'_>,
+    ) -> Result<Draft, Error> {
+        let mut draft = self.read_project(home, beneath, deadline)?;
+        if self.has_filters(&draft.index, beneath) {
+            // A filter can write a file of the same size as its blob.
+            draft.index.entries.iter_mut().for_each(Entry::forget);
+            draft.write(self, home)?;
+        }
+        let mut ids = String::new();
+        for entry in draft.index.entries.iter().filter(|entry| entry.is_regular()) {
+            ids.push_str(&hex(entry.id(self.places.format)));
+            ids.push('\n');
+        }
+        let sizes = (!ids.is_empty()).then(|| {
+            let command = args(["cat-file", "--batch-check=%(objectsize)", "--buffer"]);
+            self.borrowing().start(&command, ids.into_bytes(), OUTPUT)
+        });
+        Ok(Draft { sizes: sizes.transpose()?, ..draft })
+    }
+
+    /// Copies the project's index to a file of ours.
+    pub(crate) fn read_project(
         &self,
         home: &Home,
         beneath: &mut Beneath,
@@ -75,22 +100,9 @@ impl Worktree {
             (joined, time) = self.join_shared(home, &bytes, time, shared, deadline)?;
             index = ProjectIndex::parse(&joined, format, &mut is_there, is_forbidden).map_err(bad)?;
         }
-        if self.has_filters(&index, beneath) {
-            // A filter can write a file of the same size as its blob.
-            index.entries.iter_mut().for_each(Entry::forget);
-        }
         let draft = Draft { index, path: home.own.join(DRAFT), time, sizes: None };
         draft.write(self, home)?;
-        let mut ids = String::new();
-        for entry in draft.index.entries.iter().filter(|entry| entry.is_regular()) {
-            ids.push_str(&hex(entry.id(format)));
-            ids.push('\n');
-        }
-        let sizes = (!ids.is_empty()).then(|| {
-            let command = args(["cat-file", "--batch-check=%(objectsize)", "--buffer"]);
-            self.borrowing().start(&command, ids.into_bytes(), OUTPUT)
-        });
-        Ok(Draft { sizes: sizes.transpose()?, ..draft })
+        Ok(draft)
     }
 
     /// Returns whether attributes name a filter or an encoding. LFS is none: its blobs have another size.

@@ -25,7 +25,6 @@ impl Worktree {
             args(["diff-tree", "-z", "-r", "-t", "--raw", "--no-renames", "--ignore-submodules=none"]);
         command.extend([before.into(), after.into()]);
         let output = self.borrowing().run(&command, Vec::new(), deadline)?;
-        let objects = self.home.join("objects");
         let mut wanted: BTreeSet<String> = [before.to_owned(), after.to_owned()].into();
         for states in output.split(|byte| *byte == 0).step_by(2) {
             let words: Vec<&[u8]> =
@@ -38,6 +37,17 @@ impl Worktree {
                 }
             }
         }
+        self.copy(wanted, largest, deadline)
+    }
+
+    /// Copies objects of the project, unless they are larger than `largest`.
+    pub(crate) fn copy(
+        &self,
+        mut wanted: BTreeSet<String>,
+        largest: u64,
+        deadline: Deadline<'_>,
+    ) -> Result<(), Error> {
+        let objects = self.home.join("objects");
         // Most are files of ours, which takes no git to see.
         wanted.retain(|id| {
             id.split_at_checked(2).is_none_or(|(folder, file)| !objects.join(folder).join(file).exists())

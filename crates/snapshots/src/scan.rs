@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::Stat;
 
+use crate::align::Alignment;
 use crate::beneath::{Beneath, Found, is_forbidden};
 use crate::error::{At, Error};
 use crate::git::{Deadline, Git, OUTPUT, args};
@@ -16,6 +17,8 @@ use crate::take::Limits;
 use crate::worktree::{Home, Worktree, write};
 
 const LARGE: &str = "large";
+/// The name of a file of ignore rules.
+const RULES: &[u8] = b".gitignore";
 /// The number of skipped files that a snapshot names.
 const NAMED: usize = 1_000;
 
@@ -140,21 +143,52 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    /// Looks at each file, and decides what is recorded of it.
-    pub(crate) fn update(&self, beneath: &mut Beneath, converted: &[Vec<u8>]) -> Result<Update, Error> {
-        let mut update = Update::default();
-        let mut changed: Vec<&[u8]> =
-            self.changed.split(|byte| *byte == 0).filter(|field| !field.is_empty()).collect();
+    /// Returns whether a file of ignore rules has changed, or is new.
+    pub(crate) fn has_new_rules(&self) -> bool {
+        let others = self.others.split(|byte| *byte == 0);
+        self.changed().chain(others).any(|path| path == RULES || path.ends_with(&[b"/", RULES].concat()))
+    }
+
+    /// Returns whether there are files that are named and not stored, as they are large and not tracked.
+    pub(crate) fn has_new_large(&self) -> bool {
+        self.large.values().any(|large| large.is_new)
+    }
+
+    /// Returns the changed files of our index.
+    fn changed(&self) -> impl Iterator<Item = &[u8]> {
+        let fields = self.changed.split(|byte| *byte == 0).filter(|field| !field.is_empty());
         // Fields are in turn the states and the path.
-        changed = changed.into_iter().skip(1).step_by(2).collect();
-        let mut seen = BTreeSet::new();
-        for path in changed.into_iter().chain(converted.iter().map(Vec::as_slice)) {
+        fields.skip(1).step_by(2)
+    }
+
+    /// Looks at each file, and decides what is recorded of it. Files that are `converted` are hashed again.
+    pub(crate) fn update(
+        &self,
+        beneath: &mut Beneath,
+        converted: &[Vec<u8>],
+        aligned: &Alignment,
+    ) -> Result<Update, Error> {
+        let mut update = Update::default();
+        let mut seen: BTreeSet<&[u8]> = aligned.left_out.iter().map(Vec::as_slice).collect();
+        for path in &aligned.left_out {
+            update.set(path, "0", &"0".repeat(self.format.length() * 2));
+        }
+        for path in self.changed().chain(converted.iter().map(Vec::as_slice)) {
             if seen.insert(path) {
                 self.look(path, None, false, beneath, &mut update)?;
             }
         }
+        for path in &aligned.forced {
+            let is_there = beneath.look(path).is_ok_and(|found| found.file().is_some());
+            if is_there && seen.insert(path) {
+                self.look(path, None, false, beneath, &mut update)?;
+            }
+        }
         for (path, Large { id, is_new }) in &self.large {
-            self.look(path, Some(id), *is_new, beneath, &mut update)?;
+            if !seen.contains(path.as_slice()) {
+                let is_new = *is_new && !aligned.tracked.contains(path);
+                self.look(path, Some(id), is_new, beneath, &mut update)?;
+            }
         }
         for path in self.others.split(|byte| *byte == 0).filter(|path| !path.is_empty()) {
             let repository = path.strip_suffix(b"/");
@@ -180,7 +214,14 @@ impl Listing {
     ) -> Result<(), Error> {
         let limit = if is_new { self.limits.new_file } else { self.limits.known_file };
         let size = |stat: &Stat| u64::try_from(stat.st_size).unwrap_or(0);
-        let found = beneath.look(path).at(Path::new(&OsString::from_vec(path.to_vec())))?;
+        let found = match beneath.look(path) {
+            // A folder that this user can list and not enter.
+            Err(rustix::io::Errno::ACCESS) => {
+                update.skip(path, SkipReason::Unreadable);
+                return Ok(());
+            }
+            found => found.at(Path::new(&OsString::from_vec(path.to_vec())))?,
+        };
         match found {
             Found::File(stat) if size(&stat) > limit => {
                 self.mark(path, &stat, SkipReason::TooLarge, marked, is_new, update);

@@ -27,6 +27,8 @@ pub(crate) struct State {
     pub(crate) is_off: bool,
     /// The trouble with git that the user was told of.
     pub(crate) told: Option<String>,
+    /// The project's index and the ignore rules that our index was last aligned with.
+    pub(crate) aligned: Option<String>,
 }
 
 impl State {
@@ -44,6 +46,7 @@ impl State {
                 Some(("slow", count)) => state.slow = count.parse().unwrap_or(0),
                 Some(("off", value)) => state.is_off = value == "1",
                 Some(("told", trouble)) => state.told = Some(trouble.to_owned()),
+                Some(("aligned", stamp)) => state.aligned = Some(stamp.to_owned()),
                 _ => {}
             }
         }
@@ -60,7 +63,8 @@ impl State {
         let tree = self.tree.as_ref().map_or_else(String::new, |tree| format!("tree {tree}\n"));
         let (current, slow, off) = (u8::from(self.is_current), self.slow, u8::from(self.is_off));
         let told = self.told.as_ref().map_or_else(String::new, |told| format!("told {told}\n"));
-        let text = format!("{tree}current {current}\nslow {slow}\noff {off}\n{told}");
+        let aligned = self.aligned.as_ref().map_or_else(String::new, |stamp| format!("aligned {stamp}\n"));
+        let text = format!("{tree}current {current}\nslow {slow}\noff {off}\n{told}{aligned}");
         write(folder, FILE, text.as_bytes()).at(&folder.join(FILE))
     }
 }

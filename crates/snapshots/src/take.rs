@@ -6,10 +6,12 @@ use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use azureal_process::ProcessIdentity;
 use rustix::fs::{FlockOperation, OFlags};
-use rustix::process::{Pid, setpriority_process};
+use rustix::process::{Pid, Signal, kill_process, setpriority_process};
 use tracing::{debug, info};
 
+use crate::align::{Alignment, write_forced};
 use crate::beneath::Beneath;
 use crate::error::{At, Error};
 use crate::git::{Deadline, args};
@@ -20,6 +22,10 @@ use crate::worktree::{Home, Worktree, write};
 
 /// The list of files that are being hashed. Locked as long as git reads it, also by a git that outlives us.
 pub(crate) const PENDING: &str = "pending";
+/// That git, and when it was left in the background.
+const PENDING_GIT: &str = "pending.git";
+/// The longest time that it may take.
+const LONGEST_HASHING: Duration = Duration::from_secs(600);
 /// The errors of that git.
 const PENDING_ERRORS: &str = "pending.errors";
 const INDEX_LOCK: &str = "index.lock";
@@ -114,6 +120,8 @@ impl Worktree {
         if matches!(taken, Err(Error::Git { .. })) {
             // A file can vanish or change its kind while git reads it.
             debug!(error = ?taken, "takes the snapshot again");
+            // Git leaves it if it dies of a file that becomes shorter while it is read.
+            home.own.remove(OsStr::new(INDEX_LOCK)).at(&home.own.join(INDEX_LOCK))?;
             taken = self.take_locked(home, &mut state, &pending, limits, deadline);
         }
         let now = UNIX_EPOCH.elapsed().unwrap_or_default();
@@ -163,7 +171,10 @@ impl Worktree {
         };
         let file = file.at(&path)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                end_stuck(home);
+                return Ok(None);
+            }
             locked => locked.at(&path)?,
         }
         // A git that was killed left it.
@@ -184,13 +195,18 @@ impl Worktree {
         let index = home.own.join(NAME);
         let (update, known) = if index.exists() {
             let listing = self.scan(home, &index, state.is_current, limits, deadline)?;
-            (listing.update(&mut beneath, &[])?, state.tree.clone().filter(|_| state.is_current))
+            let aligned = self.align(home, &index, &listing, state, limits, deadline)?;
+            (listing.update(&mut beneath, &[], &aligned)?, state.tree.clone().filter(|_| state.is_current))
         } else {
             state.is_current = false;
             let draft = self.import(home, &mut beneath, deadline)?;
+            let forced = self.start_ignored(home, &draft.path)?;
             let listing = self.scan(home, &draft.path, true, limits, deadline)?;
+            state.aligned = Some(self.stamp(home));
+            write_forced(home, &forced.finish(deadline)?)?;
+            self.keep_loose(&draft.index, limits.known_file, deadline);
             let imported = draft.finish(self, home, deadline)?;
-            (listing.update(&mut beneath, &imported.converted)?, imported.tree)
+            (listing.update(&mut beneath, &imported.converted, &Alignment::default())?, imported.tree)
         };
         if update.is_empty()
             && let Some(tree) = known
@@ -278,6 +294,7 @@ impl Worktree {
             // It has ended meanwhile, if there is an error.
             setpriority_process(pid, NICE).ok();
             pending.is_shared.set(true);
+            note_running(home, running.child.pid())?;
             return Ok(false);
         }
         if !running.child.wait().success() {
@@ -302,6 +319,31 @@ impl Worktree {
         // In the order of time.
         let name = format!("{:016}-{}", now.as_micros(), std::process::id());
         write(&folder, &name, tree.as_bytes()).at(&folder.join(&name))
+    }
+}
+
+/// Notes a git that continues in the background.
+fn note_running(home: &Home, pid: u32) -> Result<(), Error> {
+    let Some(ProcessIdentity { pid, started }) = ProcessIdentity::of(pid) else { return Ok(()) };
+    write(&home.own, PENDING_GIT, format!("{pid} {started}").as_bytes()).at(&home.own.join(PENDING_GIT))
+}
+
+/// Kills a git in the background that takes too long: it may wait for a file that never ends.
+fn end_stuck(home: &Home) {
+    let noted_at = home.own.modified(OsStr::new(PENDING_GIT));
+    let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
+    let age = now.saturating_sub(u64::try_from(noted_at).unwrap_or(0));
+    let note = home.read(PENDING_GIT).and_then(|note| String::from_utf8(note).ok()).unwrap_or_default();
+    let Some((pid, started)) = note.split_once(' ') else { return };
+    let Ok(pid) = pid.parse() else { return };
+    let identity = ProcessIdentity { pid, started: started.to_owned() };
+    if age > LONGEST_HASHING.as_secs()
+        && identity.is_alive()
+        && let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw)
+    {
+        info!(age, "ends a git in the background that takes too long");
+        // It has ended meanwhile, if there is an error.
+        kill_process(pid, Signal::KILL).ok();
     }
 }
 

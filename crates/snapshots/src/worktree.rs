@@ -14,6 +14,7 @@ use crate::compare::TIME;
 use crate::error::{At, Error};
 use crate::git::{Git, GitProgram, check_version};
 use crate::places::{ObjectFormat, Places, read_start, snapshots, user_excludes};
+use crate::prune::is_fan_out;
 
 /// The bound on a file of ignore rules.
 const EXCLUDES: u64 = 4 * 1024 * 1024;
@@ -66,6 +67,8 @@ impl Worktree {
         let user_excludes = user_excludes(&git, variable("HOME"), variable("XDG_CONFIG_HOME"));
         let home = snapshots(&places.common);
         let git = git.with("GIT_DIR", &home).with("GIT_COMMON_DIR", &home).in_directory(&home);
+        // Attributes in the tree have no effect, and may be a pipe, which git would wait for. Git knows this since 2.41.
+        let git = git.with("GIT_ATTR_SOURCE", places.format.empty_tree());
         Ok(Some(Self { places, git, user_excludes, home, time: TIME }))
     }
 
@@ -107,6 +110,13 @@ impl Worktree {
                         let folder = folder.open_or_create_folder(OsStr::new(name)).at(&folder.join(name))?;
                         // Only the environment names other objects.
                         folder.remove(OsStr::new("alternates")).at(&folder.join("alternates"))?;
+                    }
+                    // Git writes objects through a link too. Its new folders are open to others for a moment.
+                    for name in folder.names().at(&self.home)?.iter().filter(|name| is_fan_out(name)) {
+                        if !folder.has_folder(name) {
+                            let error = std::io::Error::other("is no folder of yours; remove it");
+                            return Err(error).at(&folder.join(name));
+                        }
                     }
                 }
                 "info" => ensure(&folder, "attributes", ATTRIBUTES)?,

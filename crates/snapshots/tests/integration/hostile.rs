@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use azureal_snapshots::{SkipReason, Worktree};
+use azureal_snapshots::{Error, SkipReason, Worktree};
 
 use crate::place::{Place, link, shown, take};
 
@@ -373,4 +373,35 @@ fn a_partial_clone_fetches_nothing() {
     let changes = shown(&worktree.compare(&first.tree, &second.tree).unwrap());
     assert_eq!(changes, ["A README +1 -0", "M src/a.rs +1 -1"]);
     canary.check();
+}
+
+#[test]
+fn a_pipe_in_the_place_of_attributes_blocks_no_snapshot() {
+    let place = Place::new();
+    let worktree = place.worktree();
+    let before = take(&worktree);
+    let pipe = place.path(".gitattributes");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    place.write("src/a.rs", "changed\n");
+    let after = take(&worktree);
+    assert_eq!(shown(&worktree.compare(&before.tree, &after.tree).unwrap()), ["M src/a.rs +1 -1"]);
+}
+
+#[test]
+fn a_git_in_the_worktree_is_not_run() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let canary = place.folder.path().join("canary");
+    place.write("git", format!("#!/bin/sh\ntouch {}\n", canary.display()));
+    fs::set_permissions(place.path("git"), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut program = place.program();
+    let path = std::env::var("PATH").unwrap();
+    for relative in [".", "", "../project"] {
+        program.environment.set("PATH", format!("{relative}:{path}"));
+        let worktree = Worktree::open(&place.root, &program).unwrap().unwrap();
+        take(&worktree);
+        assert!(!canary.exists(), "{relative}");
+    }
+    program.environment.set("PATH", ".");
+    assert!(matches!(Worktree::open(&place.root, &program), Err(Error::NoGit { .. })));
 }
