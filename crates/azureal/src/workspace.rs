@@ -12,6 +12,7 @@ use azureal_agents::registry;
 use azureal_core::{Holder, Redactor, SessionId, SessionStore, StoreError};
 use azureal_engine::{ChangeRecorder, Engine, FullEvents, FullHistory, Recovered, Spools, this_process};
 use azureal_files::as_argument;
+use azureal_search::FileIndex;
 use azureal_store::postgres::{Mask, PostgresAddress, PostgresOptions};
 use azureal_store::redis::{RedisAddress, RedisOptions};
 use azureal_store::sqlite::{
@@ -47,6 +48,8 @@ pub struct Workspace {
     pub(crate) recorder: OnceLock<Option<ChangeRecorder>>,
     /// Created with the first text to mask.
     redactor: OnceLock<Redactor>,
+    /// Opened with the first search.
+    pub(crate) search_index: Mutex<Option<Arc<FileIndex>>>,
 }
 
 /// How a workspace is opened.
@@ -152,6 +155,7 @@ impl Workspace {
                     engine: OnceLock::new(),
                     recorder: OnceLock::new(),
                     redactor: OnceLock::new(),
+                    search_index: Mutex::default(),
                 })
             }
             Err(error) => Err(error.with_notices(notices)),
@@ -238,6 +242,7 @@ impl Workspace {
             engine: OnceLock::new(),
             recorder: OnceLock::new(),
             redactor: OnceLock::new(),
+            search_index: Mutex::default(),
         }
     }
 
@@ -314,6 +319,16 @@ impl Workspace {
         let hash = blake3::hash(identity.as_os_str().as_bytes()).to_hex();
         let name = format!("{}.json", hash.get(..32).unwrap_or(&hash));
         Some(self.environment.state()?.join("desk").join(name))
+    }
+
+    /// Returns the folder of the search index: beside a store in a file, in the user's cache for one on a server. `None` for a store in
+    /// memory, for a file that does not exist yet, or if the user has no folder for it.
+    pub(crate) fn search_folder(&self) -> Option<PathBuf> {
+        match &self.location {
+            Location::Memory => None,
+            Location::File(file, folders) => file.exists().then(|| folders.search.clone()),
+            Location::Server(folder) => Some(self.environment.cache()?.join("search").join(folder.name()?)),
+        }
     }
 
     /// Returns the file of the store and its folders; `None` if it is in memory or on a server.
