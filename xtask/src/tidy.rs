@@ -15,12 +15,13 @@ use serde::Deserialize;
 use crate::{conformance, tools};
 
 /// Which rooms a room may use. The arrows point towards core, and siblings do not see each other.
-const ROOMS: [(&str, &[&str]); 15] = [
+const ROOMS: [(&str, &[&str]); 16] = [
     ("azureal-core", &[]),
     ("azureal-files", &[]),
     ("azureal-process", &[]),
     ("azureal-snapshots", &["azureal-files", "azureal-process"]),
     ("azureal-store", &["azureal-core", "azureal-files"]),
+    ("azureal-search", &["azureal-core", "azureal-files"]),
     ("azureal-agents", &["azureal-core", "azureal-process"]),
     ("azureal-engine", &["azureal-core", "azureal-files", "azureal-process", "azureal-snapshots"]),
     ("azureal-exchange", &["azureal-core", "azureal-store", "azureal-agents"]),
@@ -32,6 +33,7 @@ const ROOMS: [(&str, &[&str]); 15] = [
             "azureal-files",
             "azureal-process",
             "azureal-snapshots",
+            "azureal-search",
             "azureal-store",
             "azureal-agents",
             "azureal-engine",
@@ -48,6 +50,7 @@ const ROOMS: [(&str, &[&str]); 15] = [
             "azureal-files",
             "azureal-process",
             "azureal-snapshots",
+            "azureal-search",
             "azureal-store",
             "azureal-agents",
             "azureal-engine",
@@ -57,7 +60,7 @@ const ROOMS: [(&str, &[&str]); 15] = [
         ],
     ),
     (TESTKIT, &["azureal-core"]),
-    ("azureal-bench", &["azureal-core", "azureal-engine", "azureal-store"]),
+    ("azureal-bench", &["azureal-core", "azureal-engine", "azureal-search", "azureal-store"]),
     ("xtask", &[]),
 ];
 

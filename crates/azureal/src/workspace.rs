@@ -12,6 +12,7 @@ use azureal_agents::registry;
 use azureal_core::{Holder, Redactor, SessionId, SessionStore, StoreError};
 use azureal_engine::{ChangeRecorder, Engine, FullEvents, FullHistory, Recovered, Spools, this_process};
 use azureal_files::as_argument;
+use azureal_search::FileIndex;
 use azureal_store::postgres::{Mask, PostgresAddress, PostgresOptions};
 use azureal_store::redis::{RedisAddress, RedisOptions};
 use azureal_store::sqlite::{
@@ -49,6 +50,8 @@ pub struct Workspace {
     pub(crate) recorder: OnceLock<Option<ChangeRecorder>>,
     /// Created with the first text to mask.
     redactor: OnceLock<Redactor>,
+    /// Opened with the first search.
+    pub(crate) search_index: Mutex<Option<Arc<FileIndex>>>,
 }
 
 /// How a workspace is opened.
@@ -157,6 +160,7 @@ impl Workspace {
                     engine: OnceLock::new(),
                     recorder: OnceLock::new(),
                     redactor: OnceLock::new(),
+                    search_index: Mutex::default(),
                 })
             }
             Err(error) => Err(error.with_notices(notices)),
@@ -261,6 +265,7 @@ impl Workspace {
             engine: OnceLock::new(),
             recorder: OnceLock::new(),
             redactor: OnceLock::new(),
+            search_index: Mutex::default(),
         }
     }
 
@@ -342,6 +347,16 @@ impl Workspace {
     pub(crate) fn state_file(&self) -> Option<PathBuf> {
         let name = format!("{}.json", self.store_identity()?);
         Some(self.environment.state()?.join("desk").join(name))
+    }
+
+    /// Returns the folder of the search index: beside a store in a file, in the user's cache for one on a server. `None` for a store in
+    /// memory, for a file that does not exist yet, or if the user has no folder for it.
+    pub(crate) fn search_folder(&self) -> Option<PathBuf> {
+        match &self.location {
+            Location::Memory => None,
+            Location::File(file, folders) => file.exists().then(|| folders.search.clone()),
+            Location::Server(folder) => Some(self.environment.cache()?.join("search").join(folder.name()?)),
+        }
     }
 
     /// Returns the file of the store and its folders; `None` if it is in memory or on a server.

@@ -11,7 +11,7 @@ use tracing::warn;
 
 use crate::commands::{
     agents, cancel, compact, completions, config, context, copy, demo, diff, export, fork, help, import,
-    list, original, ps, purge, rename, rm, run, show, tokens, trust, undo,
+    list, original, ps, purge, rename, rm, run, search, show, tokens, trust, undo,
 };
 use crate::completion;
 use crate::dashed_prompt::protect;
@@ -103,6 +103,7 @@ enum Command {
     Run(run::Args),
     List(list::Args),
     Show(show::Args),
+    Search(search::Args),
     Original(original::Args),
     Diff(diff::Args),
     Undo(undo::Args),
@@ -213,6 +214,7 @@ impl Cli {
                     list::run(args, &place, &place.active_turns(&found).await?, &mut out).await
                 }
                 Command::Show(args) => show::run(args, &place, &found, &mut out).await,
+                Command::Search(args) => search::run(args, &place, &found, &mut out).await,
                 Command::Original(args) => original::run(args, &place, &found, &mut out).await,
                 Command::Diff(args) => diff::run(args, &place, &found, &mut out).await,
                 Command::Undo(args) => undo::run(args, &place, &found, &mut out).await,

@@ -10,8 +10,8 @@ use crate::PROMPT_KINDS;
 use crate::event::EventError;
 use crate::prompts::scan_prompts;
 use crate::{
-    Compaction, CrashNotes, Event, Holder, LeaseId, Leases, Mark, NewMark, NewSession, Originals, Seq,
-    SessionId, SessionRecord, StoreError, Tally, Tokens, TurnTotals, Watch, compact_event,
+    Compaction, CrashNotes, Event, Holder, LeaseId, Leases, Mark, NewMark, NewSession, Originals,
+    SearchIndex, Seq, SessionId, SessionRecord, StoreError, Tally, Tokens, TurnTotals, Watch, compact_event,
 };
 
 /// Storage of sessions: memory, SQLite, PostgreSQL, Redis and any later database.
@@ -158,6 +158,11 @@ pub trait SessionStore: Send + Sync {
     /// Returns the [originals](Originals) of the store, if it keeps any.
     fn originals(&self) -> Option<&dyn Originals> {
         None
+    }
+
+    /// Returns the [search index](SearchIndex) of the store, if it keeps one itself and this user may write it. Others get one in a file.
+    async fn search_index(&self) -> Result<Option<&dyn SearchIndex>, StoreError> {
+        Ok(None)
     }
 
     /// Subscribes to changes of a session by others. Earlier changes are not reported.

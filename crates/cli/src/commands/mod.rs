@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 
 pub(crate) mod agents;
+mod around;
 pub(crate) mod cancel;
 pub(crate) mod compact;
 pub(crate) mod completions;
@@ -24,6 +25,7 @@ pub(crate) mod purge;
 pub(crate) mod rename;
 pub(crate) mod rm;
 pub(crate) mod run;
+pub(crate) mod search;
 pub(crate) mod show;
 pub(crate) mod tokens;
 pub(crate) mod trust;

@@ -5,10 +5,11 @@ use std::path::Path;
 
 use crate::world::World;
 
-const COMMANDS: [&str; 24] = [
+const COMMANDS: [&str; 25] = [
     "run",
     "list",
     "show",
+    "search",
     "original",
     "diff",
     "undo",

@@ -52,6 +52,7 @@ mod redact;
 mod redis;
 mod rendered;
 mod run;
+mod search;
 mod servers;
 mod sessions;
 mod status_line;
