@@ -100,7 +100,7 @@ struct Global {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Run(run::Args),
+    Run(Box<run::Args>),
     List(list::Args),
     Show(show::Args),
     Search(search::Args),

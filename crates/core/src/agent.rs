@@ -10,6 +10,9 @@ use crate::bridge::{Answered, Exchange, Question};
 use crate::event::{ErrorEvent, Outcome, Usage};
 use crate::{ContextFrame, Event};
 
+/// The name of the built-in agent, which has no model behind it. The names that it gives its models mean nothing elsewhere.
+pub const OFFLINE_AGENT: &str = "offline";
+
 /// An agent: a program that answers one prompt and exits, or one behind a [bridge](crate::bridge).
 pub trait Agent: Send + Sync {
     /// Returns the name that it is chosen by, such as `claude`.

@@ -37,8 +37,8 @@ pub enum ImportError {
         /// The file.
         path: PathBuf,
     },
-    /// The file is a list that contains no message.
-    #[error("{} is a list without any message", path.display())]
+    /// The file is a list or a database of messages, and contains none.
+    #[error("{} has no messages", path.display())]
     NoMessages {
         /// The file.
         path: PathBuf,

@@ -8,6 +8,7 @@ mod axio;
 mod axio_database;
 mod blocks;
 mod cllm;
+mod continued;
 mod database_copy;
 mod error;
 mod event_texts;
@@ -33,6 +34,7 @@ pub use problem::{ImportNotice, ImportProblem};
 pub use report::ImportReport;
 pub use source_store::SourceStore;
 
+pub(crate) use continued::{Continuation, ExportNote, NOTE};
 pub(crate) use import_session::summaries;
 pub(crate) use lookup::stored_beginning;
 

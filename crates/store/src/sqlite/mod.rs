@@ -16,6 +16,7 @@ mod file;
 mod folders;
 mod marks;
 mod notice;
+mod original_prompts;
 mod originals;
 mod schema;
 mod second_name;
