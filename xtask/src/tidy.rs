@@ -15,7 +15,7 @@ use serde::Deserialize;
 use crate::{conformance, tools};
 
 /// Which rooms a room may use. The arrows point towards core, and siblings do not see each other.
-const ROOMS: [(&str, &[&str]); 15] = [
+const ROOMS: [(&str, &[&str]); 16] = [
     ("azureal-core", &[]),
     ("azureal-files", &[]),
     ("azureal-process", &[]),
@@ -40,6 +40,7 @@ const ROOMS: [(&str, &[&str]); 15] = [
         ],
     ),
     ("azureal-tui", &["azureal"]),
+    ("azureal-serve", &["azureal"]),
     (
         PROGRAM,
         &[
@@ -54,6 +55,7 @@ const ROOMS: [(&str, &[&str]); 15] = [
             "azureal-exchange",
             "azureal-transcript",
             "azureal-tui",
+            "azureal-serve",
         ],
     ),
     (TESTKIT, &["azureal-core"]),

@@ -67,8 +67,8 @@ pub use boundary::{Boundary, Keep, Threshold, boundary};
 pub use compact_context::{CompactContext, CompactError, KEEP_RECENT, SUMMARY_PROMPT, compact_context};
 pub use compact_event::compact_event;
 pub use context::{
-    Context, ContextBuilder, ContextFrame, STOP_NOTES, build_context, build_context_prompt, rendered_chars,
-    strip_context, wrap_context,
+    Context, ContextBuilder, ContextFrame, STOP_NOTES, build_context, build_context_prompt, render_event,
+    rendered_chars, strip_context, wrap_context,
 };
 pub use context_command::{ContextCommand, OnFailure};
 pub use context_store::{ContextStore, Laid, MemoryContextStore, SessionInfo, SessionKey};
