@@ -170,6 +170,11 @@ impl Cli {
         }
         log::start(&environment())?;
         go_to(global.directory.as_deref())?;
+        if let Command::Mcp(args) = &command
+            && let Some(agent) = args.agent()
+        {
+            return mcp::install(agent, args, &mut out).and_then(|()| out.flush());
+        }
         if matches!(command, Command::Agents(_) | Command::Config(_) | Command::Trust(_))
             && let Ok(place) = open_workspace(global.store.as_deref().map(Path::new))
         {

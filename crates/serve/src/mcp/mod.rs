@@ -8,6 +8,7 @@
 //! escaped, and it is introduced as a record.
 
 mod arguments;
+pub mod install;
 mod list;
 mod message;
 mod read;

@@ -10,6 +10,8 @@ use super::list::agent_text;
 
 /// The most characters of one answer: about 6,000 tokens.
 const MOST_CHARS: usize = 24_000;
+/// The longest word that is not cut, in characters.
+const WORD: usize = 200;
 /// The number of events at the end of a session that are read without a range.
 const LAST: u64 = 20;
 /// The most events that one answer looks at.
@@ -150,12 +152,17 @@ impl Answer {
             self.next = Some((stored.seq.0, offset));
             return;
         }
-        let told: String = rendered.chars().skip(offset).take(room).collect();
+        let mut told: String = rendered.chars().skip(offset).take(room).collect();
+        if length - offset > room {
+            // Not within a word, if one ends near by.
+            let tail = told.char_indices().rev().nth(WORD).map_or(0, |(at, _)| at);
+            if let Some((at, _)) = told.char_indices().rev().find(|(at, c)| *at > tail && c.is_whitespace()) {
+                told.truncate(at);
+            }
+            self.next = Some((stored.seq.0, offset + told.chars().count()));
+        }
         self.text.push_str(&head);
         self.text.push_str(&told);
-        if length - offset > room {
-            self.next = Some((stored.seq.0, offset + room));
-        }
     }
 
     fn finish(mut self, range: Range, last: u64) -> String {
