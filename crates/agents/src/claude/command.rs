@@ -154,6 +154,22 @@ mod tests {
         assert_eq!(command.env, [("CLAUDE_CODE_MAX_RETRIES".to_owned(), "1".to_owned())]);
     }
 
+    #[test]
+    fn recall_is_offered_at_once_and_allowed_and_an_option_follows_it() {
+        let recall = RecallServer { program: "/bin/azureal".to_owned(), args: vec!["mcp".to_owned()] };
+        let turn = AgentRequest {
+            recall: Some(recall),
+            arguments: vec!["word".to_owned()],
+            ..AgentRequest::default()
+        };
+        let server = r#"{"mcpServers":{"azureal":{"type":"stdio","command":"/bin/azureal","args":["mcp"],"alwaysLoad":true}}}"#;
+        let options = format!("-p --mcp-config {server} --allowedTools mcp__azureal --verbose");
+        assert_eq!(
+            build(&turn).unwrap().args.join(" "),
+            format!("{} word", PLAIN.replace("-p --verbose", &options))
+        );
+    }
+
     #[track_caller]
     fn check(session: &str, turn: &str, prompt: &str, content: &str) {
         let frame = ContextFrame::new(session, turn, prompt);

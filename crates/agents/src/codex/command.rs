@@ -135,6 +135,16 @@ mod tests {
     }
 
     #[test]
+    fn recall_is_a_server_of_this_run_alone() {
+        let recall =
+            RecallServer { program: "/a \"b".to_owned(), args: vec!["mcp".to_owned(), "-C".to_owned()] };
+        let args = build(&AgentRequest { recall: Some(recall), ..turn("", "") }).unwrap().args;
+        let settings: Vec<&str> =
+            args.iter().filter_map(|arg| arg.strip_prefix("mcp_servers.azureal.")).collect();
+        assert_eq!(settings, [r#"command="/a \"b""#, r#"args=["mcp","-C"]"#]);
+    }
+
+    #[test]
     fn an_ephemeral_run_leaves_no_rollout() {
         let turn = AgentRequest {
             permission: Some(Permission::Answer),

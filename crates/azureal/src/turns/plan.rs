@@ -90,6 +90,11 @@ impl Planner {
             model,
             ..TurnOptions::new(agent, program)
         };
+        if config.recall() && options.recall.is_none() && !settings.is_ephemeral {
+            options.notices.push(
+                "no recall in this turn: agents are not told how to reach a store on a server".to_owned(),
+            );
+        }
         if is_fallback {
             let why =
                 "no agent is installed, so the built-in offline agent answers; it has no model behind it";

@@ -86,8 +86,12 @@ pub(crate) fn install(agent: &str, args: &Args, out: &mut Output) -> Result<(), 
         };
     }
     if let Installation::Manual { why, .. } = &plan {
+        if !out.is_json() {
+            out.line(&shown_change)?;
+            out.flush()?;
+        }
         return Err(Failure::new("not_installed", format!("azureal does not change that file: {why}"))
-            .with_hint(shown_change));
+            .with_hint("add the entry yourself; `--show --json` prints it for programs"));
     }
     if !args.yes {
         match ask(&format!("{shown_change}\nDo it? [y/N] ")) {

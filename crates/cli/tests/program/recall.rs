@@ -70,3 +70,34 @@ fn claude_reads_in_an_original_what_no_event_has() {
 fn codex_reads_in_an_original_what_no_event_has() {
     recall("codex");
 }
+
+#[test]
+fn a_compacted_context_says_that_the_covered_events_can_be_read() {
+    let server = ModelServer::scripted::<Answer>([]);
+    let Some(real) = project(&server) else { return };
+    for answer in ["long ".repeat(4_000), "short".to_owned()] {
+        server.push(answer.as_str());
+        let ran = real.run(&["run", "-s", "relay", "-a", "claude", "--permission", "read", "Tell me more"]);
+        assert_eq!(ran.code, 0, "{ran}");
+    }
+    let compacted = real.run(&["compact", "relay", "--agent", "offline", "--keep", "1"]);
+    assert_eq!(compacted.code, 0, "{compacted}");
+    server.push("I see.");
+    let ran = real.run(&["run", "-s", "relay", "-a", "codex", "--permission", "read", "Go on"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    let told = server.requests().last().unwrap().user_texts().join("\n");
+    assert!(told.contains("covers events 1 to "), "{told}");
+    assert!(told.contains("of session S1") && told.contains("original=true"), "{told}");
+    let stored = real.run(&["show", "relay", "--json"]).stdout;
+    assert!(!stored.contains("covers events 1 to"), "it belongs to one turn: {stored}");
+}
+
+#[test]
+fn without_the_setting_no_agent_has_the_tools() {
+    let server = ModelServer::scripted(["Hello."]);
+    let Some(real) = Real::new(&server) else { return };
+    let ran = real.run(&["run", "-a", "claude", "--permission", "read", "Hello"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    let tools = server.requests().last().unwrap().tools().join(" ");
+    assert!(!tools.contains("azureal"), "{tools}");
+}
