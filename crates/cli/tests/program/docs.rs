@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::world::World;
 
-const COMMANDS: [&str; 24] = [
+pub(crate) const COMMANDS: &[&str] = &[
     "run",
     "list",
     "show",
@@ -24,6 +24,7 @@ const COMMANDS: [&str; 24] = [
     "copy",
     "ps",
     "cancel",
+    "mcp",
     "agents",
     "config",
     "trust",
