@@ -42,6 +42,7 @@ const ROOMS: [(&str, &[&str]); 16] = [
         ],
     ),
     ("azureal-tui", &["azureal"]),
+    ("azureal-serve", &["azureal"]),
     (
         PROGRAM,
         &[
@@ -57,6 +58,7 @@ const ROOMS: [(&str, &[&str]); 16] = [
             "azureal-exchange",
             "azureal-transcript",
             "azureal-tui",
+            "azureal-serve",
         ],
     ),
     (TESTKIT, &["azureal-core"]),

@@ -247,6 +247,7 @@ pub mod json;
 pub mod meter;
 mod project;
 pub mod purge;
+mod recall;
 pub mod search;
 mod server_store;
 mod session_changes;

@@ -11,7 +11,7 @@ use tracing::warn;
 
 use crate::commands::{
     agents, cancel, compact, completions, config, context, copy, demo, diff, export, fork, help, import,
-    list, original, ps, purge, rename, rm, run, search, show, tokens, trust, undo,
+    list, mcp, original, ps, purge, rename, rm, run, search, show, tokens, trust, undo,
 };
 use crate::completion;
 use crate::dashed_prompt::protect;
@@ -119,6 +119,7 @@ enum Command {
     Copy(copy::Args),
     Ps(ps::Args),
     Cancel(cancel::Args),
+    Mcp(mcp::Args),
     Agents(agents::Args),
     Config(config::Args),
     Trust(trust::Args),
@@ -170,6 +171,11 @@ impl Cli {
         }
         log::start(&environment())?;
         go_to(global.directory.as_deref())?;
+        if let Command::Mcp(args) = &command
+            && let Some(agent) = args.agent()
+        {
+            return mcp::install(agent, args, &mut out).and_then(|()| out.flush());
+        }
         if matches!(command, Command::Agents(_) | Command::Config(_) | Command::Trust(_))
             && let Ok(place) = open_workspace(global.store.as_deref().map(Path::new))
         {
@@ -198,6 +204,10 @@ impl Cli {
         }
         let place = open_workspace(global.store.as_deref().map(Path::new))?;
         let _notices = LateNotices(&place);
+        // It only reads, and may be a child of a turn that runs.
+        if let Command::Mcp(args) = &command {
+            return mcp::run(args, &place);
+        }
         let found = futures_executor::block_on(recover(&place));
         // Turns are driven by threads, and wait for the store on their own.
         if let Command::Run(args) = &command {
@@ -236,6 +246,7 @@ impl Cli {
                 Command::Run(_)
                 | Command::Compact(_)
                 | Command::Copy(_)
+                | Command::Mcp(_)
                 | Command::Agents(_)
                 | Command::Config(_)
                 | Command::Trust(_)

@@ -175,6 +175,20 @@ pub fn rendered_chars(event: &Event) -> u64 {
     defuse_tags(context.text.get(before..).unwrap_or_default()).chars().count() as u64
 }
 
+/// Renders one event as a context has it, without what stands around it. Empty for an event that a context leaves out.
+///
+/// ```
+/// use azureal_core::{Event, render_event};
+///
+/// assert_eq!(render_event(&Event::user("Hello")), "## User\nHello");
+/// assert_eq!(render_event(&Event::Compacting), "");
+/// ```
+pub fn render_event(event: &Event) -> String {
+    let mut context = ContextBuilder { record_begun: true, ..ContextBuilder::default() };
+    context.push(event);
+    defuse_tags(&context.text).into_owned()
+}
+
 /// Renders a session piece by piece, so that a log can be read in pages and a rendered one be extended.
 #[derive(Debug, Clone, Default)]
 pub struct ContextBuilder {

@@ -68,7 +68,7 @@ pub use block::{Block, Image, MediaType, OutputPart, ToolOutput, UnknownMediaTyp
 pub use boundary::{Boundary, Keep, Threshold, boundary};
 pub use compact_context::{CompactContext, CompactError, KEEP_RECENT, SUMMARY_PROMPT, compact_context};
 pub use compact_event::compact_event;
-pub use context::{Context, ContextBuilder, STOP_NOTES, build_context, rendered_chars};
+pub use context::{Context, ContextBuilder, STOP_NOTES, build_context, render_event, rendered_chars};
 pub use context_command::{ContextCommand, OnFailure};
 pub use context_frame::{ContextFrame, build_context_prompt, strip_context, wrap_context};
 pub use context_store::{ContextStore, Laid, MemoryContextStore, SessionInfo, SessionKey};

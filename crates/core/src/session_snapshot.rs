@@ -60,6 +60,11 @@ impl SessionSnapshot {
         (last == self.record.counts.events).then_some(&self.first_page)
     }
 
+    /// Returns the last event that the newest summary covers; `None` without a summary.
+    pub fn covered(&self) -> Option<Seq> {
+        self.compaction.as_ref().map(|compaction| compaction.after_seq)
+    }
+
     /// Returns the size of the record since the last compaction, in characters: what is compared with the
     /// [`Threshold`](crate::Threshold). The system message is sent whole at every turn, cannot be summarised, and does not
     /// count.

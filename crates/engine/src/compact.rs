@@ -324,6 +324,7 @@ impl Work {
             settings: summariser.settings.clone(),
             arguments: Vec::new(),
             is_ephemeral: true,
+            recall: None,
         };
         let answer = run(setup, summariser, &request)?;
         *used = *used + answer.used;

@@ -10,10 +10,11 @@
 
 use std::thread;
 
+use azureal_core::agent::RecallServer;
 use azureal_core::event::SystemMessage;
 use azureal_core::{
     Beginning, Context, ContextCommand, ContextFrame, Event, LeaseId, NewTurn, Seq, SessionId,
-    SessionSnapshot, StoreError, Threshold, system_message,
+    SessionSnapshot, StoreError, Threshold, context_block, system_message,
 };
 use azureal_process::{InvalidMarker, Marker, StopTimeouts, end_marked};
 use futures_executor::block_on;
@@ -153,7 +154,7 @@ impl Gather<'_> {
                     true => self.run(&[git_status::command()], &mut |_| {})?.pop(),
                     false => None,
                 };
-                let frame = frame(history, None, &dynamic, git_status.as_ref(), prompt);
+                let frame = frame(history, None, blocks(&dynamic).collect(), git_status.as_ref(), prompt);
                 Ok(gathered(frame, session))
             }
             Beginning::SystemMessage { has_context: true } => {
@@ -211,7 +212,11 @@ impl Gather<'_> {
             session = block_on(SessionSnapshot::read(&*self.engine.store, self.session))?;
             history = self.history(&mut session)?;
         }
-        let frame = frame(history, system, &ran, git_status.as_ref(), prompt);
+        let mut blocks: Vec<String> = blocks(&ran).collect();
+        if let (Some(_), Some(covered)) = (&self.options.recall, session.covered()) {
+            blocks.push(context_block("Recall", &RecallServer::note(self.session, covered)));
+        }
+        let frame = frame(history, system, blocks, git_status.as_ref(), prompt);
         Ok(Gathered { frame, session, was_compacted })
     }
 
@@ -318,13 +323,13 @@ fn beginning(prompt: Option<&str>, ran: &[CommandRun]) -> Option<SystemMessage> 
 fn frame(
     history: Context,
     system: Option<&str>,
-    ran: &[CommandRun],
+    blocks: Vec<String>,
     git_status: Option<&CommandRun>,
     prompt: &str,
 ) -> ContextFrame {
     let git_status = git_status.map(git_status::block);
     let has_git_status = git_status.is_some();
-    let turn = system_message(system, blocks(ran).chain(git_status)).unwrap_or_default();
+    let turn = system_message(system, blocks.into_iter().chain(git_status)).unwrap_or_default();
     ContextFrame { has_git_status, ..ContextFrame::new(history, &turn, prompt) }
 }
 

@@ -282,6 +282,16 @@ impl Config {
         self.first(|settings| settings.changes_size.as_ref())
     }
 
+    /// Returns whether agents can look things up in the stored sessions.
+    pub fn recall(&self) -> bool {
+        self.find_recall().is_some_and(|found| *found.value)
+    }
+
+    /// Finds whether agents can look things up in the stored sessions.
+    pub fn find_recall(&self) -> Option<ConfiguredValue<'_, bool>> {
+        self.first(|settings| settings.recall.as_ref())
+    }
+
     /// Returns whether histories are sent to Claude Code for the provider's prompt cache.
     pub fn claude_cache(&self) -> Caching {
         self.find_claude_cache().map_or_else(Caching::default, |found| *found.value)

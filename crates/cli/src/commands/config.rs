@@ -118,6 +118,7 @@ struct Report {
     record_changes: Setting,
     /// In bytes.
     changes_max_size: Setting,
+    recall: Setting,
     #[serde(skip_serializing_if = "Option::is_none")]
     redact_patterns: Option<Setting>,
     ui: UiLine,
@@ -302,6 +303,10 @@ impl Report {
                 value: json!(config.changes_size()),
                 ..Setting::of(config.find_changes_size(), |size| json!(size))
             },
+            recall: Setting {
+                value: json!(config.recall()),
+                ..Setting::of(config.find_recall(), |recall| json!(recall))
+            },
             redact_patterns: config
                 .find_redact_patterns()
                 .map(|found| Setting::of(Some(found), |patterns| json!(patterns))),
@@ -442,6 +447,10 @@ fn print(config: &Config, report: &Report, out: &mut Output) -> Result<(), Failu
     }
     if let Some(found) = config.find_changes_size() {
         rows.push(Row::new("size of changes", &bytes_text(*found.value), &report.changes_max_size.source));
+    }
+    if let Some(found) = config.find_recall() {
+        let value = if *found.value { "yes" } else { "no" };
+        rows.push(Row::new("recall", value, &report.recall.source));
     }
     if let Some(found) = config.find_claude_cache() {
         rows.push(Row::new("claude cache", found.value.name(), &report.claude_cache.source));

@@ -18,6 +18,7 @@ pub(crate) mod fork;
 pub(crate) mod help;
 pub(crate) mod import;
 pub(crate) mod list;
+pub(crate) mod mcp;
 pub(crate) mod original;
 mod previewed;
 pub(crate) mod ps;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::world::World;
 
-const COMMANDS: [&str; 25] = [
+pub(crate) const COMMANDS: &[&str] = &[
     "run",
     "list",
     "show",
@@ -25,6 +25,7 @@ const COMMANDS: [&str; 25] = [
     "copy",
     "ps",
     "cancel",
+    "mcp",
     "agents",
     "config",
     "trust",

@@ -48,6 +48,7 @@ mod project_names;
 mod prompt_cache;
 mod purge;
 mod real_agents;
+mod recall;
 mod redact;
 mod redis;
 mod rendered;
