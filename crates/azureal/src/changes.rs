@@ -11,7 +11,7 @@ use tracing::{debug, info};
 use crate::config::{self, Config};
 use crate::error::Error;
 use crate::git_folder;
-use crate::workspace::Workspace;
+use crate::workspace::{Notice, Workspace};
 
 /// The largest diff that is read, in bytes.
 const LARGEST_DIFF: usize = 64 << 20;

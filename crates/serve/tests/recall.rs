@@ -180,3 +180,32 @@ fn what_is_not_there_is_said() {
     let (text, is_error) = call(&workspace, None, "read_session", &json!({"session": "S1", "from": 5}));
     assert!(!is_error && text.contains("has 1 events"), "{text}");
 }
+
+#[test]
+fn a_search_leaves_out_the_current_session_and_masks_secrets() {
+    let folder = tempfile::tempdir().unwrap();
+    let workspace = workspace(folder.path());
+    session(&workspace, "old", vec![Event::user("the relay listens at 48151"), Event::assistant("noted")]);
+    let current =
+        session(&workspace, "now", vec![Event::user("where is the relay? DB_PASSWORD=hunter2hunter2")]);
+    let (text, is_error) = call(&workspace, Some(current), "search_sessions", &json!({"query": "relay"}));
+    assert!(!is_error && text.contains("S1 old · event 1 · user"), "{text}");
+    assert!(text.contains("the relay listens at 48151") && !text.contains("S2"), "{text}");
+    let (text, _) =
+        call(&workspace, Some(current), "search_sessions", &json!({"query": "relay", "session": "now"}));
+    assert!(text.contains("S2 now") && !text.contains("S1 old") && !text.contains("hunter2"), "{text}");
+    let (text, is_error) =
+        call(&workspace, Some(current), "search_sessions", &json!({"query": "hunter2hunter2"}));
+    assert!(!is_error && text.starts_with("Nothing was found"), "{text}");
+    let (text, is_error) = call(&workspace, None, "search_sessions", &json!({"query": "relay", "limit": 1}));
+    assert!(!is_error && text.contains("1 more hits"), "{text}");
+    for (arguments, expected) in [
+        (json!({}), "`query` is missing"),
+        (json!({"query": "->"}), "word"),
+        (json!({"query": "x", "since": "soon"}), "is no time"),
+        (json!({"query": "x", "session": "nobody"}), "no session is called"),
+    ] {
+        let (text, is_error) = call(&workspace, None, "search_sessions", &arguments);
+        assert!(is_error && text.contains(expected), "{text}");
+    }
+}

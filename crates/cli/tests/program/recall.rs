@@ -50,6 +50,7 @@ fn recall(agent: &str) {
     let server = ModelServer::scripted::<Answer>([]);
     let Some(real) = project(&server) else { return };
     server.push(call(agent, "a", "list_sessions", &json!({})));
+    server.push(call(agent, "c", "search_sessions", &json!({"query": "relay listens", "original": true})));
     server.push(call(agent, "b", "read_session", &json!({"session": "S1", "original": true})));
     server.push("It listens at 48151.");
     let ran =
@@ -58,7 +59,10 @@ fn recall(agent: &str) {
     let results = server.requests().last().unwrap().tool_results();
     assert!(results.iter().any(|result| result.contains("S1 relay · claude")), "{results:?}");
     assert!(results.iter().any(|result| result.contains("S2 work · the current session")), "{results:?}");
-    assert!(results.iter().any(|result| result.contains("the relay listens at 48151")), "{results:?}");
+    let [.., found, read] = results.as_slice() else { panic!("{results:?}") };
+    assert!(found.contains("S1 relay · event 4") && found.contains("the relay listens at 48151"), "{found}");
+    assert!(!found.contains("S2"), "{found}");
+    assert!(read.contains("the relay listens at 48151"), "{read}");
 }
 
 #[test]

@@ -90,7 +90,7 @@ impl Server<'_> {
 }
 
 /// Models write the number of a session without its letter.
-fn numbered(session: &str) -> String {
+pub(super) fn numbered(session: &str) -> String {
     match session.parse::<u32>() {
         Ok(number) => format!("S{number}"),
         Err(_) => session.to_owned(),
