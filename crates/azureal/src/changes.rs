@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use azureal_core::event::{Changes, DirectoryChanges, FileChange, SkippedPath, Undo};
 use azureal_core::{Event, PAGE_EVENTS, Page, Seq, SessionId, SessionRecord, StoredEvent, TurnIndex};
 use azureal_engine::{ChangeRecorder, changed_paths, snapshot_owner, stored_changes};
-use azureal_snapshots::{Diff, GitProgram, Worktree};
+use azureal_snapshots::{Diff, GitProgram, Patch, Worktree};
 use tracing::{debug, info};
 
 use crate::config::{self, Config};
@@ -237,6 +237,20 @@ impl Workspace {
     /// The snapshots of the turn are on another machine, or no longer stored.
     pub fn diff(&self, changes: &TurnChanges) -> Result<Diff, Error> {
         self.diff_within(changes, LARGEST_DIFF)
+    }
+
+    /// Returns the changes of a turn as a patch that `git apply` can apply, byte for byte.
+    ///
+    /// # Errors
+    ///
+    /// The snapshots of the turn are on another machine, or no longer stored.
+    pub fn patch(&self, changes: &TurnChanges) -> Result<Patch, Error> {
+        let worktree = self.snapshots()?;
+        let patch = worktree.compare(&changes.before, &changes.after).and_then(|files| {
+            let paths = changed_paths(&files);
+            worktree.patch(&changes.before, &changes.after, paths.as_deref(), LARGEST_DIFF)
+        });
+        patch.map_err(snapshot_error)
     }
 
     /// Returns the beginning of the diff, up to a number of bytes. Files that were there before the turn are left out: they were ignored.

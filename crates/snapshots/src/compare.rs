@@ -7,6 +7,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use azureal_process::Excerpt;
+
 use crate::error::Error;
 use crate::git::{Deadline, args};
 use crate::worktree::Worktree;
@@ -65,6 +67,17 @@ pub struct Diff {
     pub text: String,
     /// The number of bytes that were left out at its end.
     pub left_out: u64,
+}
+
+/// A comparison that `git apply` can apply, byte for byte.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Patch {
+    /// The patch, with the contents of binary files. It ends with a whole line.
+    pub bytes: Vec<u8>,
+    /// The number of bytes that were left out at its end.
+    pub left_out: u64,
+    /// The number of files that it does not have, because a version of them is not stored.
+    pub not_stored: usize,
 }
 
 /// A change as git reports it, without renames.
@@ -149,13 +162,45 @@ impl Worktree {
         paths: Option<&[PathBuf]>,
         limit: usize,
     ) -> Result<Diff, Error> {
+        let mut diff = Diff::default();
+        self.each_diff(&[], before, after, paths, limit, |output| diff.push(output, limit))?;
+        Ok(diff)
+    }
+
+    /// Returns the differences between two snapshots as a patch, of all files or of these, up to a number of bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Gone`] if one of the snapshots is no longer stored.
+    pub fn patch(
+        &self,
+        before: &str,
+        after: &str,
+        paths: Option<&[PathBuf]>,
+        limit: usize,
+    ) -> Result<Patch, Error> {
+        let mut patch = Patch::default();
+        self.each_diff(&["--binary"], before, after, paths, limit, |output| patch.push(output, limit))?;
+        Ok(patch)
+    }
+
+    /// Starts git for as many paths as a command may have, and takes each output.
+    fn each_diff(
+        &self,
+        options: &[&str],
+        before: &str,
+        after: &str,
+        paths: Option<&[PathBuf]>,
+        limit: usize,
+        mut take: impl FnMut(&Excerpt),
+    ) -> Result<(), Error> {
         self.check(&[before, after])?;
         let all = [PathBuf::new()];
         let chunks = paths.map_or_else(|| all.chunks(1), |paths| paths.chunks(PATHS));
-        let mut diff = Diff::default();
         for chunk in chunks {
             let mut command = diff_tree();
             command.extend(args(["-p", "-M", RENAMES, "--no-color", "--src-prefix=a/", "--dst-prefix=b/"]));
+            command.extend(options.iter().map(OsString::from));
             command.extend([before.into(), after.into(), "--".into()]);
             command.extend(
                 chunk.iter().filter(|path| !path.as_os_str().is_empty()).map(|path| path.clone().into()),
@@ -172,9 +217,9 @@ impl Worktree {
             if !running.child.wait().success() && !is_bounded {
                 running.output()?;
             }
-            diff.push(&output, limit);
+            take(&output);
         }
-        Ok(diff)
+        Ok(())
     }
 
     /// Returns the changes without renames, with the modes and ids of both versions.
@@ -210,19 +255,59 @@ impl Worktree {
 }
 
 impl Diff {
-    fn push(&mut self, output: &azureal_process::Excerpt, limit: usize) {
-        let room = limit.saturating_sub(self.text.len());
-        let total = output.beginning.len() as u64 + output.left_out + output.end.len() as u64;
-        let kept = output.beginning.get(..room.min(output.beginning.len())).unwrap_or_default();
-        let kept = if (kept.len() as u64) < total {
-            let end = kept.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-            kept.get(..end).unwrap_or_default()
-        } else {
-            kept
-        };
+    fn push(&mut self, output: &Excerpt, limit: usize) {
+        let (kept, left_out) = whole_lines(output, limit.saturating_sub(self.text.len()));
         self.text.push_str(&without_marks(&String::from_utf8_lossy(kept)));
-        self.left_out += total - kept.len() as u64;
+        self.left_out += left_out;
     }
+}
+
+impl Patch {
+    fn push(&mut self, output: &Excerpt, limit: usize) {
+        let (kept, left_out) = whole_lines(output, limit.saturating_sub(self.bytes.len()));
+        self.left_out += left_out;
+        let mut file = Vec::new();
+        for line in kept.split_inclusive(|byte| *byte == b'\n') {
+            if line.starts_with(b"diff --git ") {
+                self.push_file(&std::mem::take(&mut file));
+            }
+            file.extend(line);
+        }
+        self.push_file(&file);
+    }
+
+    /// Adds the lines of a file, unless a version of it is not stored.
+    fn push_file(&mut self, lines: &[u8]) {
+        // A line of a file has another first character than the lines of a header.
+        let mut header = lines.split(|byte| *byte == b'\n').take_while(|line| !line.starts_with(b"@@ "));
+        let is_marked = |line: &[u8]| std::str::from_utf8(line).is_ok_and(|line| marked_mode(line).is_some());
+        if header.any(is_marked) {
+            self.not_stored += 1;
+        } else {
+            self.bytes.extend(lines);
+        }
+    }
+}
+
+/// Returns the whole lines of an output that have room, and the number of bytes after them.
+fn whole_lines(output: &Excerpt, room: usize) -> (&[u8], u64) {
+    let total = output.beginning.len() as u64 + output.left_out + output.end.len() as u64;
+    let kept = output.beginning.get(..room.min(output.beginning.len())).unwrap_or_default();
+    let kept = if (kept.len() as u64) < total {
+        let end = kept.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        kept.get(..end).unwrap_or_default()
+    } else {
+        kept
+    };
+    (kept, total - kept.len() as u64)
+}
+
+/// Returns the beginning of a line of a header that ends with the mode of a file that is not stored.
+fn marked_mode(line: &str) -> Option<&str> {
+    let has_mode = ["index ", "new file mode ", "deleted file mode ", "old mode ", "new mode "]
+        .iter()
+        .any(|beginning| line.starts_with(beginning));
+    line.trim_end().strip_suffix("160000").filter(|_| has_mode)
 }
 
 /// Says of files that are not stored that they are not, in the place of the ids that stand for them.
@@ -236,11 +321,7 @@ fn without_marks(diff: &str) -> String {
         } else if line.starts_with("@@ ") {
             in_header = false;
         }
-        let has_mode = ["index ", "new file mode ", "deleted file mode ", "old mode ", "new mode "]
-            .iter()
-            .any(|beginning| in_header && line.starts_with(beginning));
-        let mode = line.trim_end().strip_suffix("160000").filter(|_| has_mode);
-        match mode {
+        match marked_mode(line).filter(|_| in_header) {
             Some(mode) => {
                 is_marked = true;
                 // The line with the ids is left out.

@@ -1,7 +1,7 @@
 //! Snapshots of a git worktree: the changes between two of them, and their undo.
 //!
 //! - [`Worktree::take`] records all files of the worktree that git does not ignore, in about the time of `git status`.
-//! - [`Worktree::compare`] and [`Worktree::diff`] show the changes between two snapshots.
+//! - [`Worktree::compare`] and [`Worktree::diff`] show the changes between two snapshots, [`Worktree::patch`] can be applied.
 //! - [`Worktree::undo`] restores the files that differ, all or none, also if this process is killed meanwhile.
 //! - [`Worktree::prune`] removes the oldest snapshots, [`Worktree::remove_session`] those of a session.
 //! - [`Worktree::begin_turn`] and [`Worktree::end_turn`] tell which other sessions had a turn meanwhile.
@@ -59,7 +59,7 @@ mod turns;
 mod undo;
 mod worktree;
 
-pub use compare::{Diff, FileChange, FileStatus};
+pub use compare::{Diff, FileChange, FileStatus, Patch};
 pub use error::Error;
 pub use git::GitProgram;
 pub use prune::Pruned;

@@ -87,6 +87,56 @@ fn a_diff_applies_and_names_its_turn() {
 }
 
 #[test]
+fn a_diff_of_binary_files_and_of_names_and_lines_that_are_no_text_applies() {
+    let world = repository(
+        "printf '\\000\\001\\377' > binary; printf 'caf\\351\\n' > latin1; printf x > \"$(printf 'n\\377me')\"; ln -s /etc link",
+    );
+    fs::write(world.path("p/binary"), [0, 255, 10, 0]).unwrap();
+    git(&world, &["add", "-A"]);
+    git(&world, &["commit", "-qm", "second"]);
+    turn(&world);
+    let output = world.with_programs(&["diff"]).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let patch = world.path("patch");
+    fs::write(&patch, &output.stdout).unwrap();
+    let changed = fs::read(world.path("p/binary")).unwrap();
+    git(&world, &["apply", "-R", patch.to_str().unwrap()]);
+    assert_eq!(git(&world, &["status", "--short"]), "");
+    git(&world, &["apply", patch.to_str().unwrap()]);
+    assert_eq!(fs::read(world.path("p/binary")).unwrap(), changed);
+    assert_eq!(fs::read(world.path("p/latin1")).unwrap(), b"caf\xe9\n");
+}
+
+#[test]
+fn the_changes_of_a_turn_that_was_compacted_in_the_middle_are_one() {
+    let world = repository("echo three >> a.txt; echo one > first; echo both > same");
+    turn(&world);
+    fake_claude(&world, "echo four >> a.txt; rm first; echo BOTH > same; echo two > second");
+    assert_eq!(azureal(&world, &["run", "-c", "-a", "claude", "go on"]).code, 0);
+    // As it is stored: one prompt, two parts with an end each.
+    let mut exported = azureal(&world, &["export", "S1", "--format", "json", "--raw"]).json();
+    let events = exported["events"].as_array_mut().unwrap();
+    let second = events.iter().rposition(|event| event["kind"] == "UserMessage").unwrap();
+    events[second]["kind"] = "Compacted".into();
+    events[second]["data"] = serde_json::json!({"trigger": "auto"});
+    exported["session"]["name"] = "both parts".into();
+    exported["session"]["uuid"] = Value::Null;
+    let file = world.file("in.json", &exported.to_string());
+    let imported = azureal(&world, &["import", file.to_str().unwrap()]);
+    assert_eq!(imported.code, 0, "{imported}");
+    let stat = azureal(&world, &["diff", "S2", "--turn", "1", "--stat"]).quiet();
+    let files = "  modified a.txt +2 −0\n  added same +1 −0\n  added second +1 −0\n";
+    assert!(stat.ends_with(files) && stat.contains("turn 1 · 3 files changed, +4 −0"), "{stat}");
+    let diff = azureal(&world, &["diff", "S2"]).quiet();
+    assert!(diff.contains("+three\n+four\n") && !diff.contains("first"), "{diff}");
+    let undone = azureal(&world, &["undo", "S2"]);
+    assert_eq!(undone.code, 0, "{undone}");
+    assert_eq!(git(&world, &["status", "--short"]), "", "{undone}");
+    let twice = azureal(&world, &["undo", "S2"]);
+    assert!(twice.stderr.contains("turn 1 of S2 is undone already"), "{twice}");
+}
+
+#[test]
 fn turns_without_changes_say_so() {
     let world = repository("true");
     turn(&world);

@@ -88,12 +88,12 @@ fn wrong_usage_says_what_is_right() {
     error: `-c` is an option of `azureal run`
     hint: `azureal run -c`
     ");
-    insta::assert_snapshot!(world.run(&["show"]), @r"
+    insta::assert_snapshot!(world.run(&["show"]), @r#"
     exit code 1
     --- stderr
-    error: there is no session in this worktree yet
-    hint: name a session; `azureal list --all` shows those of all worktrees
-    ");
+    error: there is no session yet
+    hint: `azureal run "…"` begins one
+    "#);
     insta::assert_snapshot!(world.run(&["fork"]), @r"
     exit code 2
     --- stderr

@@ -4,6 +4,7 @@
 
 mod changed;
 mod ended;
+mod random;
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};

@@ -164,6 +164,10 @@ fn large_files_are_named_and_not_stored() {
         "{changed}"
     );
     assert!(changed.ends_with(&format!("new file mode 100644\n{said}")), "{changed}");
+    let patch = worktree.patch(&first.tree, &second.tree, None, 100_000).unwrap();
+    let text = String::from_utf8(patch.bytes).unwrap();
+    assert!(patch.not_stored > 0 && text.starts_with("diff --git a/small b/small\n"), "{text}");
+    assert!(!text.contains("160000") && !text.contains("/new"), "{text}");
     let again = diff(&second.tree, &third.tree);
     assert!(again.contains(said) && again.contains("\n+1\n") && !again.contains("Subproject"), "{again}");
     let total: u64 = fs::read_dir(worktree.folder().join("objects/pack")).unwrap().count() as u64;
