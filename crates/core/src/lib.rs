@@ -88,7 +88,9 @@ pub use pages::{EventRange, EventSource, PAGE_EVENTS, each_page};
 pub use phrase::{counted, duration_text, elapsed_text, io_error_text};
 pub use prompts::{Carried, PROMPT_KINDS};
 pub use redact::{RedactError, Redactor, check_pattern};
-pub use search_index::{IndexHit, IndexPart, IndexPhrase, IndexQuery, IndexState, IndexedEvent, SearchIndex};
+pub use search_index::{
+    IndexHit, IndexPart, IndexPhrase, IndexQuery, IndexState, IndexedEvent, SearchIndex, TOKENS_VERSION,
+};
 pub use session::{
     Compaction, Counts, NewSession, NotASessionNumber, Seq, SessionId, SessionRecord, TIMESTAMP_FORMAT,
     Tally, Tokens, TurnTotals, normal_timestamp,

@@ -17,8 +17,8 @@ pub trait SearchIndex: Send + Sync {
         sessions: Option<&[SessionId]>,
     ) -> Result<Vec<(SessionId, IndexState)>, StoreError>;
 
-    /// Adds parts of sessions, all or none, and returns for each whether it was added. A part is left out if the state of its session
-    /// is not [`IndexPart::before`]: another process was faster.
+    /// Adds parts of sessions, each whole or not at all, and returns for each whether it was added. A part is left out if the state of
+    /// its session is not [`IndexPart::before`]: another process was faster.
     async fn put(&self, parts: Vec<IndexPart>) -> Result<Vec<bool>, StoreError>;
 
     /// Removes sessions.
@@ -26,6 +26,11 @@ pub trait SearchIndex: Send + Sync {
 
     /// Returns events that may match, the ones that were indexed last first. No event that matches is left out, up to the limit.
     async fn find(&self, query: &IndexQuery) -> Result<Vec<IndexHit>, StoreError>;
+
+    /// Returns whether every event that [`find`](Self::find) returns for this query matches, as far as the index is up to date.
+    fn is_exact(&self, _query: &IndexQuery) -> bool {
+        true
+    }
 
     /// Returns when all sessions were last compared with the store, in seconds since 1970; `None` if that is unknown.
     async fn checked(&self) -> Result<Option<u64>, StoreError>;
@@ -81,6 +86,9 @@ pub struct IndexedEvent {
     pub tokens: String,
 }
 
+/// The version of the tokens. An index of another version is not used.
+pub const TOKENS_VERSION: u32 = 1;
+
 /// A query of an index. All conditions must hold.
 #[derive(Debug, Clone, Default)]
 pub struct IndexQuery {
@@ -125,6 +133,6 @@ pub struct IndexHit {
     pub agent: Option<String>,
     /// The time of the session's last activity, in seconds since 1970.
     pub active: i64,
-    /// How well it matches, larger is better; `None` if the index does not tell.
-    pub score: Option<f64>,
+    /// How well it matches, larger is better.
+    pub score: f64,
 }

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use azureal_core::{
     Event, IndexPart, IndexState, IndexedEvent, ListQuery, PAGE_EVENTS, Page, SearchIndex, Seq, SessionId,
@@ -43,11 +43,11 @@ pub struct Behind {
     pub indexed: u64,
 }
 
-/// Brings an index up to date, until it is or the time is over.
+/// Brings an index up to date, until it is or the function says that the time is over.
 pub async fn catch_up(
     store: &dyn SessionStore,
     index: &dyn SearchIndex,
-    until: Instant,
+    is_over: &(dyn Fn() -> bool + Sync),
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<Behind, StoreError> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -61,7 +61,7 @@ pub async fn catch_up(
     let mut work = Work {
         store,
         index,
-        until,
+        is_over,
         progress,
         left: Progress { done: 0, of },
         batch: Vec::new(),
@@ -69,7 +69,7 @@ pub async fn catch_up(
         behind: Behind::default(),
     };
     for (record, state) in changed {
-        if work.is_over() {
+        if (work.is_over)() {
             work.behind.sessions.push(record);
         } else {
             work.session(record, state).await?;
@@ -179,7 +179,7 @@ impl Hasher for Fnv {
 struct Work<'a> {
     store: &'a dyn SessionStore,
     index: &'a dyn SearchIndex,
-    until: Instant,
+    is_over: &'a (dyn Fn() -> bool + Sync),
     progress: &'a mut (dyn FnMut(Progress) + Send),
     left: Progress,
     /// Parts that are not written yet, each with the record of its session.
@@ -189,10 +189,6 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    fn is_over(&self) -> bool {
-        Instant::now() >= self.until
-    }
-
     async fn session(&mut self, record: SessionRecord, state: Option<IndexState>) -> Result<(), StoreError> {
         let mut state = match state {
             Some(state) if may_continue(&record, &state) => self.same_log(&record, state).await?,
@@ -228,7 +224,7 @@ impl Work<'_> {
             self.left.done += page.len() as u64;
             // A prompt goes with the agent that answers it.
             let is_whole = is_end || !agents.is_waiting();
-            let is_cut = !is_end && is_whole && self.is_over();
+            let is_cut = !is_end && is_whole && (self.is_over)();
             if is_end {
                 after.stamp = stamp(&record);
             }

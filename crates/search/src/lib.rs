@@ -20,4 +20,4 @@ pub use query::{Clause, Query, QueryError};
 pub use search::{Filters, Found, Hit, OpenSource, Searcher, Step, Total};
 pub use snippet::{Snippet, SnippetPiece};
 pub use text::{SearchRole, SearchedText, searched_text};
-pub use tokens::{TOKENS_VERSION, tokens};
+pub use tokens::tokens;

@@ -2,7 +2,6 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -10,6 +9,8 @@ use azureal_core::{
     EventSource, IndexHit, IndexPhrase, IndexQuery, ListQuery, PAGE_EVENTS, Page, Redactor, SearchIndex, Seq,
     SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, WorktreeFilter, async_trait,
 };
+
+use futures_util::future::join_all;
 
 use crate::agents::Agents;
 use crate::catch_up::{Progress, catch_up};
@@ -22,6 +23,9 @@ use crate::time::seconds_of;
 
 /// The most events that are ranked: the newest ones of those that match.
 const MOST_RANKED: usize = 5_000;
+
+/// The number of events that are read at once.
+const AT_ONCE: usize = 16;
 
 /// Conditions beside the query. All must hold.
 #[derive(Debug, Clone, Default)]
@@ -192,8 +196,9 @@ impl Searcher<'_> {
         report: &mut (dyn FnMut(Step) + Send),
     ) -> Result<Found, StoreError> {
         let until = Instant::now() + self.catch_up;
+        let is_over = || Instant::now() >= until || !(self.is_wanted)();
         let behind =
-            catch_up(self.store, index, until, &mut |progress| report(Step::Indexing(progress))).await?;
+            catch_up(self.store, index, &is_over, &mut |progress| report(Step::Indexing(progress))).await?;
         let most = self.limit.map_or(usize::MAX - 1, |limit| limit.max(MOST_RANKED));
         let lower = |names: &[String]| names.iter().map(|name| name.to_lowercase()).collect();
         let wanted = IndexQuery {
@@ -214,7 +219,7 @@ impl Searcher<'_> {
             behind.sessions.into_iter().map(|record| (record.id, record)).collect();
         // Of a session that is behind, all events are read.
         candidates.retain(|hit| !behind.contains_key(&hit.session));
-        let mut found = self.verify(query, filters, candidates).await?;
+        let mut found = self.verify(query, filters, candidates, index.is_exact(&wanted)).await?;
         found.total.is_least |= is_least;
         if !behind.is_empty() {
             let left = self.scan(query, filters, behind.into_values().collect(), report).await?;
@@ -229,33 +234,37 @@ impl Searcher<'_> {
         query: &Query,
         filters: &Filters,
         candidates: Vec<IndexHit>,
+        is_exact: bool,
     ) -> Result<Found, StoreError> {
-        let mut found =
-            Found { total: Total { events: candidates.len() as u64, is_least: false }, ..Found::default() };
-        let mut reader = Reader { store: self.store, sessions: HashMap::new() };
-        let mut ranked = if candidates.iter().all(|hit| hit.score.is_some()) {
-            candidates
-                .into_iter()
-                .map(|hit| (rank(hit.score.unwrap_or_default(), hit.active, now()), hit))
-                .collect()
-        } else {
-            self.score(query, filters, candidates, &mut reader).await?
-        };
-        ranked.sort_by(|one, other| {
-            best_first((one.0, one.1.active, one.1.seq), (other.0, other.1.active, other.1.seq))
-        });
-        for (score, hit) in ranked {
-            if self.limit.is_some_and(|limit| found.hits.len() >= limit) {
+        let (now, count) = (now(), candidates.len());
+        let mut found = Found::default();
+        let mut ranked: Vec<(f64, IndexHit)> =
+            candidates.into_iter().map(|hit| (rank(hit.score, hit.active, now), hit)).collect();
+        let key = |(rank, hit): &(f64, IndexHit)| (*rank, hit.active, hit.seq);
+        ranked.sort_by(|one, other| best_first(key(one), key(other)));
+        let mut sessions = Sessions { store: self.store, known: HashMap::new() };
+        let (mut ranked, mut read) = (ranked.into_iter(), 0);
+        loop {
+            let missing = self.limit.map_or(AT_ONCE, |limit| limit.saturating_sub(found.hits.len()));
+            let next: Vec<(f64, IndexHit)> = ranked.by_ref().take(missing.min(AT_ONCE)).collect();
+            if next.is_empty() {
                 break;
             }
             if !(self.is_wanted)() {
                 found.is_stopped = true;
                 break;
             }
-            let read = reader.read(hit.session, hit.seq).await?;
-            let matched = read.and_then(|(session, event)| {
-                let searched = self.searched(&event, query, filters)?;
-                Some(Hit {
+            read += next.len();
+            // At once: on a server each is a round trip.
+            let events =
+                join_all(next.iter().map(|(_, hit)| read_event(self.store, hit.session, hit.seq))).await;
+            for ((score, hit), event) in next.into_iter().zip(events) {
+                // `None` if the event has changed, or its session is gone.
+                let searched = event?.and_then(|event| self.searched(&event, query, filters));
+                let (Some(searched), Some(session)) = (searched, sessions.get(hit.session).await?) else {
+                    continue;
+                };
+                found.hits.push(Hit {
                     session,
                     seq: hit.seq,
                     role: searched.role,
@@ -263,42 +272,12 @@ impl Searcher<'_> {
                     agent: hit.agent,
                     snippet: Snippet::of(&searched.text, query),
                     score,
-                })
-            });
-            match matched {
-                Some(hit) => found.hits.push(hit),
-                // The event has changed, or its session is gone.
-                None => found.total.events -= 1,
+                });
             }
         }
+        let left = if is_exact { count - read } else { 0 };
+        found.total = Total { events: (found.hits.len() + left) as u64, is_least: !is_exact && count > read };
         Ok(found)
-    }
-
-    /// Ranks candidates of an index that does not.
-    async fn score(
-        &self,
-        query: &Query,
-        filters: &Filters,
-        candidates: Vec<IndexHit>,
-        reader: &mut Reader<'_>,
-    ) -> Result<Vec<(f64, IndexHit)>, StoreError> {
-        let mut counted = Vec::with_capacity(candidates.len());
-        let mut statistics = Statistics::default();
-        for hit in candidates {
-            if !(self.is_wanted)() {
-                break;
-            }
-            let Some((_, event)) = reader.read(hit.session, hit.seq).await? else { continue };
-            let Some(searched) = self.searched(&event, query, filters) else { continue };
-            let (counts, tokens) = query.counts(&searched.text);
-            statistics.events += 1;
-            statistics.tokens += tokens as u64;
-            counted.push((counts, tokens, hit));
-        }
-        let score = |(counts, tokens, hit): (Vec<u32>, usize, IndexHit)| {
-            (rank(statistics.score(&counts, tokens), hit.active, now()), hit)
-        };
-        Ok(counted.into_iter().map(score).collect())
     }
 
     /// Returns the searched text of an event, if it matches.
@@ -478,35 +457,37 @@ fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
 }
 
-/// Reads single events, and the record of each session once.
-struct Reader<'a> {
-    store: &'a dyn SessionStore,
-    sessions: HashMap<SessionId, Option<Arc<SessionRecord>>>,
+/// Reads an event; `None` if it is gone.
+async fn read_event(
+    store: &dyn SessionStore,
+    session: SessionId,
+    seq: Seq,
+) -> Result<Option<StoredEvent>, StoreError> {
+    let page = Page::After(Seq(seq.0.saturating_sub(1)), 1);
+    let event = match store.read(session, page).await {
+        Err(StoreError::NoSuchSession(_)) => None,
+        page => page?.pop(),
+    };
+    Ok(event.filter(|event| event.seq == seq))
 }
 
-impl Reader<'_> {
-    /// Returns an event with its session; `None` if either is gone.
-    async fn read(
-        &mut self,
-        session: SessionId,
-        seq: Seq,
-    ) -> Result<Option<(Arc<SessionRecord>, StoredEvent)>, StoreError> {
-        let record = match self.sessions.entry(session) {
-            Entry::Occupied(known) => known.get().clone(),
-            Entry::Vacant(unknown) => {
-                let record = match self.store.get(session).await {
-                    Err(StoreError::NoSuchSession(_)) => None,
-                    record => Some(Arc::new(record?)),
-                };
-                unknown.insert(record).clone()
-            }
-        };
-        let Some(record) = record else { return Ok(None) };
-        let page = Page::After(Seq(seq.0.saturating_sub(1)), 1);
-        let event = match self.store.read(session, page).await {
+/// Reads the record of each session once.
+struct Sessions<'a> {
+    store: &'a dyn SessionStore,
+    known: HashMap<SessionId, Option<Arc<SessionRecord>>>,
+}
+
+impl Sessions<'_> {
+    /// Returns the record of a session; `None` if it is gone.
+    async fn get(&mut self, session: SessionId) -> Result<Option<Arc<SessionRecord>>, StoreError> {
+        if let Some(known) = self.known.get(&session) {
+            return Ok(known.clone());
+        }
+        let record = match self.store.get(session).await {
             Err(StoreError::NoSuchSession(_)) => None,
-            page => page?.pop(),
+            record => Some(Arc::new(record?)),
         };
-        Ok(event.filter(|event| event.seq == seq).map(|event| (record, event)))
+        self.known.insert(session, record.clone());
+        Ok(record)
     }
 }

@@ -1,16 +1,14 @@
 //! The tokens of a text: one tokenisation for texts and queries, in every store. `docs/search.md` is its page.
 //!
 //! [`tokens`] returns the tokens of a text as one string, with a space before and after each. So a phrase is a
-//! substring, and an index that splits at spaces alone has the same tokens.
+//! substring, and an index that splits at spaces alone has the same tokens. A change of them needs another
+//! [`TOKENS_VERSION`](azureal_core::TOKENS_VERSION).
 
 use std::collections::HashSet;
 use std::ops::Range;
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
-
-/// The version of the tokenisation. An index that was made with another one is made again.
-pub const TOKENS_VERSION: u32 = 1;
 
 /// The most characters of a word that count.
 const LONGEST: usize = 64;

@@ -82,7 +82,7 @@ pub(super) fn find(connection: &Connection, query: &IndexQuery) -> rusqlite::Res
             seq: Seq(seq.saturating_add(place - first).cast_unsigned()),
             agent: agent.clone(),
             active: *active,
-            score: Some(-row.get::<_, f64>(1)?),
+            score: -row.get::<_, f64>(1)?,
         });
         if hits.len() >= query.limit {
             break;

@@ -14,14 +14,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use azureal_core::{
-    IndexHit, IndexPart, IndexQuery, IndexState, SearchIndex, SessionId, StoreError, async_trait,
+    IndexHit, IndexPart, IndexQuery, IndexState, SearchIndex, SessionId, StoreError, TOKENS_VERSION,
+    async_trait,
 };
 use azureal_files::Folder;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, InterruptHandle, OpenFlags, OptionalExtension, Transaction, TransactionBehavior};
 use rustix::fs::OFlags;
-
-use crate::tokens::TOKENS_VERSION;
 
 /// The version of the tables. A file of another version is made again.
 const TABLES_VERSION: u32 = 1;

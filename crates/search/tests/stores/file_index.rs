@@ -119,9 +119,7 @@ fn a_damaged_or_foreign_file_is_made_again() {
         let result =
             block_on(searcher(&store, Some(&index)).search(&query, &Filters::default(), &mut |_| ()));
         let result = result.unwrap();
-        for hit in &result.hits {
-            assert!(query.matches(&hit.snippet.text()), "page {page}");
-        }
+        assert_eq!(result.hits.len(), 1, "page {page}: {:?}", result.index_error);
     }
 }
 
