@@ -3,8 +3,6 @@
 //! The file is opened read-only and without following a link in its last part. Only plain files are read: a pipe would block,
 //! and a device may have no end. A line over the limit is skipped and counted, so memory is bounded.
 
-#![cfg_attr(not(test), expect(dead_code, reason = "the readers of the agents will use it"))]
-
 use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -14,8 +12,8 @@ use rustix::fs::OFlags;
 
 use super::NativeError;
 
-/// The longest line that is read: 64 MiB.
-pub(crate) const LINE_LIMIT: u64 = 64 << 20;
+/// The longest line that is read: 32 MiB.
+const LINE_LIMIT: u64 = 32 << 20;
 /// The window of a compressed file, as a power of two: 128 MiB, the default limit of zstd's own program.
 const WINDOW_LOG: u32 = 27;
 /// The first bytes of a zstd frame.
@@ -57,7 +55,6 @@ pub(crate) struct Lines {
     reader: Box<dyn BufRead + Send>,
     line: Vec<u8>,
     number: u64,
-    offset: u64,
 }
 
 impl Lines {
@@ -76,17 +73,12 @@ impl Lines {
     }
 
     pub(crate) fn of(reader: Box<dyn BufRead + Send>) -> Self {
-        Self { reader, line: Vec::new(), number: 0, offset: 0 }
+        Self { reader, line: Vec::new(), number: 0 }
     }
 
     /// Returns the number of the last line, from 1.
     pub(crate) fn number(&self) -> u64 {
         self.number
-    }
-
-    /// Returns the number of bytes before the next line, decompressed.
-    pub(crate) fn offset(&self) -> u64 {
-        self.offset
     }
 
     /// Reads the next line; `None` at the end.
@@ -103,7 +95,6 @@ impl Lines {
             return Ok(None);
         }
         self.number += 1;
-        self.offset += read;
         if self.line.pop_if(|last| *last == b'\n').is_some() {
             return Ok(Some(Line::Whole(&self.line)));
         }
@@ -112,7 +103,6 @@ impl Lines {
         }
         self.line = Vec::new();
         let skipped = self.skip_line()?;
-        self.offset += skipped;
         Ok(Some(Line::Oversized { bytes: read + skipped }))
     }
 
@@ -159,7 +149,6 @@ mod tests {
                 Line::Oversized { bytes } => format!("{bytes} bytes"),
             });
         }
-        assert_eq!(lines.offset(), content.len() as u64);
         assert_eq!(lines.number(), read.len() as u64);
         read
     }

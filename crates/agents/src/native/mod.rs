@@ -15,7 +15,9 @@
 //!
 //! [`OwnRecord`]: azureal_core::agent::OwnRecord
 
+pub(crate) mod files;
 pub(crate) mod lines;
+pub(crate) mod records;
 pub(crate) mod turns;
 
 use std::ffi::OsString;
@@ -27,14 +29,23 @@ use std::time::SystemTime;
 use azureal_core::{Event, io_error_text};
 use jiff::Timestamp;
 
+use crate::claude::ClaudeSessions;
+use crate::codex::CodexSessions;
+
 /// The sources of all agents.
 pub fn sources() -> &'static [&'static dyn NativeSource] {
-    &[]
+    &[&ClaudeSessions, &CodexSessions]
 }
 
 /// Returns the source of an agent.
 pub fn source(agent: &str) -> Option<&'static dyn NativeSource> {
     sources().iter().copied().find(|source| source.agent() == agent)
+}
+
+/// Finds the source whose format a file has; `None` if it has none of them.
+pub fn recognise(path: &Path) -> Result<Option<&'static dyn NativeSource>, NativeError> {
+    let beginning = lines::beginning(path, BEGINNING)?;
+    Ok(sources().iter().copied().find(|source| source.recognises(path, &beginning)))
 }
 
 /// The native sessions of one agent.
@@ -96,7 +107,7 @@ pub struct NativeHead {
     pub id: String,
     /// The directory that it ran in.
     pub cwd: Option<PathBuf>,
-    /// Its name, if the user or the program gave it one; otherwise the beginning of its first prompt.
+    /// Its name, if the user or the program gave it one.
     pub title: Option<String>,
     /// When it began.
     pub started: Option<Timestamp>,
@@ -112,6 +123,11 @@ pub struct NativeHead {
 pub trait NativeTurns: Send {
     /// Reads the next turn; `None` at the end. After an error there are no more.
     fn next_turn(&mut self) -> Result<Option<NativeTurn>, NativeError>;
+
+    /// Returns the name of the session, if the user gave it one, as far as it is known.
+    fn title(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// A turn of a native session.
@@ -122,14 +138,25 @@ pub struct NativeTurn {
     pub id: String,
     /// When it began.
     pub started: Option<Timestamp>,
-    /// Its events. The last one is [`Event::Complete`].
+    /// Its events. The last one is [`Event::Complete`]. Empty if only problems are left to report, at the end.
     pub events: Vec<Event>,
+    /// The summaries that the agent wrote when it compacted its context.
+    pub summaries: Vec<NativeSummary>,
     /// Whether the source has no end of it: it was interrupted, or still runs.
     pub is_open: bool,
     /// Whether the prompt has a context of azureal in front of it: azureal ran this turn.
     pub is_ours: bool,
     /// The parts that could not be read.
     pub problems: Vec<NativeProblem>,
+}
+
+/// The summary of a compaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NativeSummary {
+    /// The number of events of the turn that it covers, with all turns before it.
+    pub after: usize,
+    /// The summary.
+    pub text: String,
 }
 
 /// A part of a native session that could not be read.

@@ -1,13 +1,13 @@
 //! Puts the outputs of a parser together to turns.
 
-#![cfg_attr(not(test), expect(dead_code, reason = "the readers of the agents will use it"))]
+use std::collections::HashSet;
 
 use azureal_core::agent::AgentOutput;
 use azureal_core::event::{Complete, Outcome};
 use azureal_core::{Event, compact_event, strip_context};
 use jiff::Timestamp;
 
-use super::{NativePlace, NativeProblem, NativeTurn};
+use super::{NativePlace, NativeProblem, NativeSummary, NativeTurn};
 
 /// The size of a turn, in bytes of JSON with [`EVENT_COST`] per event: 32 MiB.
 const LARGEST_TURN: usize = 32 << 20;
@@ -75,11 +75,6 @@ impl TurnBuilder {
         }
     }
 
-    /// Notes that the source has no end of this turn.
-    pub(crate) fn is_open(&mut self) {
-        self.turn.is_open = true;
-    }
-
     /// Adds a part that could not be read.
     pub(crate) fn problem(&mut self, place: NativePlace, reason: impl Into<String>) {
         if self.turn.problems.len() < MOST_PROBLEMS {
@@ -89,16 +84,38 @@ impl TurnBuilder {
         }
     }
 
+    /// Adds the summary of a compaction that covers everything so far. One that would part a call from its result is
+    /// left out.
+    pub(crate) fn summary(&mut self, text: String) {
+        let mut open = HashSet::new();
+        for event in &self.turn.events {
+            match event {
+                Event::ToolCall(call) => open.insert(&call.tool_use_id),
+                Event::ToolResult(result) => open.remove(&result.tool_use_id),
+                _ => continue,
+            };
+        }
+        if open.is_empty() && !text.trim().is_empty() {
+            self.turn.summaries.push(NativeSummary { after: self.turn.events.len(), text });
+        }
+    }
+
     /// Ends a turn of which no end was read. `None` if there is no turn.
     pub(crate) fn interrupt(&mut self) -> Option<NativeTurn> {
-        if !self.has_events() && self.turn.problems.is_empty() {
-            return None;
+        if !self.has_events() {
+            return self.rest();
         }
-        self.is_open();
+        self.turn.is_open = true;
         Some(self.complete(Event::Complete(Complete {
             outcome: Some(Outcome::Interrupted),
             ..Complete::default()
         })))
+    }
+
+    /// Returns problems that belong to no turn.
+    pub(crate) fn rest(&mut self) -> Option<NativeTurn> {
+        let turn = std::mem::take(self).turn;
+        (!turn.problems.is_empty()).then_some(turn)
     }
 
     fn complete(&mut self, complete: Event) -> NativeTurn {
