@@ -505,9 +505,15 @@ impl Task<'_> {
 
     /// Returns a piece as a turn with the mark of the resulting state, and its summaries.
     fn turn(&self, piece: Piece, last: Seq) -> Result<(NewTurn, Vec<Compaction>), ImportError> {
-        let Piece { events, tokens, summaries, .. } = piece;
+        let Piece { events, tokens, summaries, happened_at, .. } = piece;
         let ledger = self.reader.ledger(self.candidate.session, last.0 + events.len() as u64);
-        let turn = NewTurn { events, tokens, mark: Some(self.new_mark(&ledger)?), ..NewTurn::default() };
+        let turn = NewTurn {
+            events,
+            tokens,
+            mark: Some(self.new_mark(&ledger)?),
+            happened_at: happened_at.map(stored_time),
+            ..NewTurn::default()
+        };
         let summary = |(after, text): (usize, String)| Compaction {
             writer: Some(self.candidate.agent.to_owned()),
             ..Compaction::new(Seq(last.0 + after as u64), text)
@@ -528,6 +534,8 @@ struct Piece {
     events: Vec<NewEvent>,
     turns: u64,
     tokens: Tokens,
+    /// The time of the last turn.
+    happened_at: Option<Timestamp>,
     /// Summaries, each with the number of events of the piece that it covers.
     summaries: Vec<(usize, String)>,
 }
@@ -647,6 +655,7 @@ impl Reader {
             let before = self.before.take().unwrap_or_default();
             piece.turns += 1;
             piece.tokens = piece.tokens + self.last.tokens().saturating_sub(before.tokens());
+            piece.happened_at = turn.started.or(piece.happened_at);
             bytes += turn.size;
             let begun = piece.events.len();
             let new = turn.summaries.into_iter().filter(|summary| summary.after > before.events);
@@ -733,3 +742,6 @@ fn is_derived(uuid: Uuid) -> bool {
 fn stored_time(time: Timestamp) -> String {
     time.strftime(TIMESTAMP_FORMAT).to_string()
 }
+
+#[cfg(test)]
+mod tests;
