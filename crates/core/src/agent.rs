@@ -141,7 +141,7 @@ pub struct OwnRecord {
     /// Reads the model of a run from a part of its record: for an agent whose output does not name it.
     pub model: fn(part: &[u8]) -> Option<String>,
     /// Creates a parser of a transcript. Unlike the output, a transcript holds the prompt: as [`Event::UserMessage`],
-    /// with the context still on it.
+    /// with the context still on it. If it holds several turns, each ends with [`Event::Complete`], before the next prompt.
     pub reader: fn() -> Box<dyn AgentParser>,
 }
 

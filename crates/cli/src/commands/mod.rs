@@ -17,6 +17,7 @@ pub(crate) mod export;
 pub(crate) mod fork;
 pub(crate) mod help;
 pub(crate) mod import;
+mod import_native;
 pub(crate) mod list;
 pub(crate) mod mcp;
 pub(crate) mod original;
