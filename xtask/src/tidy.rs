@@ -15,7 +15,7 @@ use serde::Deserialize;
 use crate::{conformance, tools};
 
 /// Which rooms a room may use. The arrows point towards core, and siblings do not see each other.
-const ROOMS: [(&str, &[&str]); 16] = [
+const ROOMS: [(&str, &[&str]); 17] = [
     ("azureal-core", &[]),
     ("azureal-files", &[]),
     ("azureal-process", &[]),

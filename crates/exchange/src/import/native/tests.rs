@@ -1,3 +1,5 @@
+//! Imports of native sessions into real stores.
+
 use std::fs;
 use std::path::PathBuf;
 
