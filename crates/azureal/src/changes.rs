@@ -286,6 +286,8 @@ impl Workspace {
     ) -> Result<Option<usize>, Error> {
         let mut before = Seq::END;
         let (mut later, mut last): (Vec<(Seq, Event)>, _) = (Vec::new(), None);
+        // The turn whose changes were met last, and a turn that may have changed files without a record of it.
+        let (mut recorded, mut unrecorded) = (None, None);
         loop {
             let page = self.store.read(session, Page::Before(before, PAGE_EVENTS)).await?;
             let Some(first) = page.first() else { return Ok(last) };
@@ -294,10 +296,20 @@ impl Workspace {
                 match stored.kind.as_str() {
                     "Changes" => {
                         let turn = turn_of(turns, stored.seq);
-                        if !is_not_undone || undone_by(stored.seq, &later).is_none() {
+                        recorded = turn;
+                        if !is_not_undone {
                             return Ok(turn);
                         }
+                        if undone_by(stored.seq, &later).is_none() {
+                            return match (turn, unrecorded) {
+                                (Some(turn), Some(later)) => Err(not_the_last(session, turn, later)),
+                                _ => Ok(turn),
+                            };
+                        }
                         last = last.or(turn);
+                    }
+                    "ToolCall" if unrecorded.is_none() && may_change_files(stored) => {
+                        unrecorded = turn_of(turns, stored.seq).filter(|turn| recorded != Some(*turn));
                     }
                     "Undo" => later.extend(stored.event().ok().map(|event| (stored.seq, event))),
                     _ => {}
@@ -319,6 +331,21 @@ impl Workspace {
             events.extend(found.filter_map(|stored| Some((stored.seq, stored.event().ok()?))));
         }
     }
+}
+
+/// Returns whether a stored tool call can change files.
+fn may_change_files(stored: &StoredEvent) -> bool {
+    let Ok(Event::ToolCall(call)) = stored.event() else { return false };
+    ["Bash", "Edit", "MultiEdit", "NotebookEdit", "Write"].contains(&call.tool_name.as_str())
+}
+
+/// Refuses to undo an older turn that the user did not name.
+fn not_the_last(session: SessionId, turn: usize, later: usize) -> Error {
+    let message = format!(
+        "turn {later} of {session} ran commands or edits, and has no recorded changes; the last turn that has some is turn {turn}"
+    );
+    Error::refused("not_the_last", message)
+        .with_hint(format!("`azureal undo {session} --turn {turn}` undoes that one"))
 }
 
 /// Returns the undo of an event that was not undone itself.

@@ -134,6 +134,14 @@ impl Workspace {
         let ready = worktree.begin_undo(&owner, &changes.before, &changes.after, force);
         let ready = ready.map_err(snapshot_error)?;
         let files = worktree.compare(ready.before(), ready.after()).map_err(snapshot_error)?;
+        if files.is_empty() && !ready.left().is_empty() {
+            let count = azureal_core::counted(ready.left().len() as u64, "file");
+            let message = format!("nothing was undone: {count} cannot be restored as the worktree is now");
+            return Err(Error::refused("conflict", message).with_hint(format!(
+                "`azureal undo {} --turn {} --dry-run` shows why",
+                record.id, changes.turn
+            )));
+        }
         let (files, directories) = stored_changes(&files);
         let event = Undo {
             of: changes.seq.0,

@@ -403,3 +403,37 @@ fn an_old_git_is_told_once_in_a_worktree_and_not_outside_one() {
     let ran = run(&outside);
     assert!(ran.code == 0 && !ran.stderr.contains("git"), "{ran}");
 }
+
+#[test]
+fn an_older_turn_is_undone_only_by_its_number_if_a_later_one_may_have_changed_files() {
+    let world = repository("echo first > a.txt");
+    turn(&world);
+    // A turn that runs a command, and whose changes are not recorded.
+    world.file("config/azureal/azufig.toml", "[changes]\nenabled = false\n");
+    let call = r#"{"type":"assistant","message":{"id":"m2","role":"assistant","content":[{"type":"tool_use","id":"t1","name":"Bash","input":{"command":"ls"}}]}}"#;
+    fake_claude(&world, &format!("echo second > a.txt; echo '{call}'"));
+    let ran = azureal(&world, &["run", "-c", "-a", "claude", "go on"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    let refused = azureal(&world, &["undo", "S1"]);
+    assert_eq!(refused.code, 3, "{refused}");
+    assert!(
+        refused.stderr.contains("turn 2 of S1 ran commands or edits") && refused.stderr.contains("--turn 1"),
+        "{refused}"
+    );
+    assert_eq!(read(&world, "a.txt").as_deref(), Some("second\n"));
+    let conflict = azureal(&world, &["undo", "S1", "--turn", "1"]);
+    assert!(conflict.stderr.contains("a.txt"), "{conflict}");
+}
+
+#[test]
+fn a_forced_undo_that_can_restore_nothing_is_refused_and_can_be_tried_again() {
+    let world = repository("rm -r src");
+    turn(&world);
+    fs::write(world.path("p/src"), "a file of the user\n").unwrap();
+    let refused = azureal(&world, &["undo", "S1", "--force"]);
+    assert_eq!(refused.code, 3, "{refused}");
+    assert!(refused.stderr.contains("nothing was undone: 1 file cannot be restored"), "{refused}");
+    fs::remove_file(world.path("p/src")).unwrap();
+    let undone = azureal(&world, &["undo", "S1"]);
+    assert_eq!((undone.code, read(&world, "src/b.txt").as_deref()), (0, Some("b\n")), "{undone}");
+}

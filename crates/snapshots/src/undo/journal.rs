@@ -15,6 +15,7 @@
 //! before the undo and of the staged ones. A file that is not the recorded one was changed by another program: it is neither moved
 //! nor removed, and an undo that needs it goes `back`. An old version whose place is taken is put beside it.
 
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};
 use std::io::Write;
@@ -280,10 +281,18 @@ impl Journal {
 
     /// Moves the old files aside and the new ones to their places.
     fn forward(&self, run: &mut Run<'_>) -> Result<(), Halt> {
+        let mut names: HashMap<u64, usize> = HashMap::new();
+        for (_, present, _) in self.replaced() {
+            *names.entry(present.inode()).or_default() += 1;
+        }
         for (step, present, old) in self.replaced() {
             match run.beside(step, &old)? {
                 Some(found) if found.is_renamed(present) => {}
                 Some(_) => return Err(changed(step)),
+                // To move one name of a file changes the time of all its names.
+                None if names.get(&present.inode()).is_some_and(|names| *names > 1) => {
+                    run.rename_aside(step, &old, present, Identity::is_renamed)?;
+                }
                 None => run.rename_aside(step, &old, present, Identity::eq)?,
             }
         }

@@ -56,6 +56,11 @@ impl ReadyUndo<'_> {
         &self.after
     }
 
+    /// Returns the conflicts that it leaves as they are, if it is forced.
+    pub fn left(&self) -> &[UndoConflict] {
+        &self.left
+    }
+
     /// Restores all files, or none.
     ///
     /// A note is kept with the undo until the caller [forgets](Worktree::forget_undo) it. If this process dies before that,

@@ -325,3 +325,21 @@ fn the_journal_of_another_worktree_is_not_ours() {
     fs::write(other.folder().join("worktrees/main/undo.done"), "").unwrap();
     assert!(Worktree::has_interrupted_undo(&place.root));
 }
+
+#[test]
+fn two_names_of_one_file_are_both_restored() {
+    let place = Place::new();
+    place.write("one", "before\n");
+    fs::hard_link(place.path("one"), place.path("two")).unwrap();
+    place.commit();
+    let worktree = place.worktree();
+    let before = take(&worktree);
+    place.write("one", "after\n").write("new", "new\n");
+    fs::hard_link(place.path("new"), place.path("newer")).unwrap();
+    let after = take(&worktree);
+    worktree.undo(SESSION, &before.tree, &after.tree, false).unwrap();
+    for name in ["one", "two"] {
+        assert_eq!(fs::read_to_string(place.path(name)).unwrap(), "before\n", "{name}");
+    }
+    assert!(!place.path("new").exists() && !place.path("newer").exists());
+}
