@@ -412,7 +412,8 @@ fn an_older_turn_is_undone_only_by_its_number_if_a_later_one_may_have_changed_fi
     world.file("config/azureal/azufig.toml", "[changes]\nenabled = false\n");
     let call = r#"{"type":"assistant","message":{"id":"m2","role":"assistant","content":[{"type":"tool_use","id":"t1","name":"Bash","input":{"command":"ls"}}]}}"#;
     fake_claude(&world, &format!("echo second > a.txt; echo '{call}'"));
-    let ran = azureal(&world, &["run", "-c", "-a", "claude", "go on"]);
+    let mut command = world.with_programs(&["run", "-c", "-a", "claude", "go on"]);
+    let ran = world.ran(command.env("XDG_CONFIG_HOME", world.path("config")).output().unwrap());
     assert_eq!(ran.code, 0, "{ran}");
     let refused = azureal(&world, &["undo", "S1"]);
     assert_eq!(refused.code, 3, "{refused}");
