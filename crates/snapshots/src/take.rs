@@ -118,13 +118,13 @@ impl Worktree {
         }
         let now = UNIX_EPOCH.elapsed().unwrap_or_default();
         match taken {
-            Ok(Some(snapshot)) => {
+            Ok(Some((snapshot, rules))) => {
                 set_time(home, started)?;
                 if state.slow > 0 {
                     state.slow = 0;
                     state.write(home)?;
                 }
-                self.pin(home, session, now, &snapshot.tree)?;
+                self.pin(home, session, now, &snapshot.tree, &rules)?;
                 debug!(ms = deadline.started.elapsed().as_millis(), tree = snapshot.tree, "took a snapshot");
                 Ok(Taken::Whole(snapshot))
             }
@@ -177,7 +177,7 @@ impl Worktree {
         pending: &Pending,
         limits: &Limits,
         deadline: Deadline<'_>,
-    ) -> Result<Option<Snapshot>, Error> {
+    ) -> Result<Option<(Snapshot, String)>, Error> {
         let mut beneath = Beneath::open(&self.places.root).at(&self.places.root)?;
         let index = home.own.join(NAME);
         let (update, known) = if index.exists() {
@@ -218,7 +218,8 @@ impl Worktree {
         self.finish(home, state, tree, update, limits, deadline).map(Some)
     }
 
-    /// Records that our index has the files of a tree, and keeps the objects that it needs.
+    /// Records that our index has the files of a tree, and keeps the objects that it needs. Returns the snapshot, and the id of the
+    /// rules by which it leaves files out.
     fn finish(
         &self,
         home: &Home,
@@ -227,7 +228,9 @@ impl Worktree {
         update: Update,
         limits: &Limits,
         deadline: Deadline<'_>,
-    ) -> Result<Snapshot, Error> {
+    ) -> Result<(Snapshot, String), Error> {
+        let rules = self.present_rules(home, &update.skipped, &update.ignored_rules)?;
+        let rules = self.start_storing(&rules)?;
         if let Some(before) = state.tree.as_ref().filter(|before| **before != tree) {
             match self.keep(before, &tree, limits.known_file, deadline) {
                 // The project's git removed objects of the snapshot before: this one begins a new row.
@@ -240,7 +243,7 @@ impl Worktree {
             state.is_current = true;
             state.write(home)?;
         }
-        Ok(Snapshot { tree, skipped: update.skipped })
+        Ok((Snapshot { tree, skipped: update.skipped }, rules.finish(deadline)?))
     }
 
     /// Changes our index. Returns whether it was done in time; git continues in the background if not.
@@ -289,7 +292,7 @@ impl Worktree {
     }
 
     /// Notes that a session uses a snapshot.
-    fn pin(&self, home: &Home, session: &str, now: Duration, tree: &str) -> Result<(), Error> {
+    fn pin(&self, home: &Home, session: &str, now: Duration, tree: &str, rules: &str) -> Result<(), Error> {
         let sessions = home.repository.join("sessions");
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-';
         if session.is_empty() || !session.chars().all(is_name) {
@@ -298,7 +301,7 @@ impl Worktree {
         let folder = home.repository.open_folder(OsStr::new("sessions")).at(&sessions)?;
         let folder = folder.open_or_create_folder(OsStr::new(session)).at(&sessions)?;
         // In the order of time.
-        let name = format!("{:016}-{}", now.as_micros(), std::process::id());
+        let name = format!("{:016}-{}-{rules}", now.as_micros(), std::process::id());
         write(&folder, &name, tree.as_bytes()).at(&folder.join(&name))
     }
 }

@@ -17,6 +17,8 @@ use crate::places::{ObjectFormat, Places, read_start, snapshots, user_excludes};
 
 /// The bound on a file of ignore rules.
 const EXCLUDES: u64 = 4 * 1024 * 1024;
+/// The file of the ignore rules outside the tree.
+pub(crate) const EXCLUDE: &str = "exclude";
 /// The bound on a file of ours, apart from an index.
 const OWN_FILE: u64 = 64 * 1024 * 1024;
 
@@ -90,6 +92,14 @@ impl Worktree {
         self.git.with("GIT_ALTERNATE_OBJECT_DIRECTORIES", quoted(&self.places.common.join("objects")))
     }
 
+    /// Returns a runner that reads the same objects, and writes into a folder of its own.
+    pub(crate) fn borrowing_into(&self, objects: &Path) -> Git {
+        let mut others = quoted(&self.home.join("objects"));
+        others.push(":");
+        others.push(quoted(&self.places.common.join("objects")));
+        self.git.with("GIT_OBJECT_DIRECTORY", objects).with("GIT_ALTERNATE_OBJECT_DIRECTORIES", others)
+    }
+
     /// Returns a runner in the worktree, with this index.
     pub(crate) fn in_worktree(&self, index: &Path) -> Git {
         let root = &self.places.root;
@@ -109,7 +119,11 @@ impl Worktree {
                         folder.remove(OsStr::new("alternates")).at(&folder.join("alternates"))?;
                     }
                 }
-                "info" => ensure(&folder, "attributes", ATTRIBUTES)?,
+                "info" => {
+                    ensure(&folder, "attributes", ATTRIBUTES)?;
+                    // It would win over the rules that we name.
+                    ensure(&folder, "exclude", "")?;
+                }
                 _ => {}
             }
         }
@@ -123,17 +137,23 @@ impl Worktree {
 
     /// Writes the ignore rules outside the tree into one file: the user's, then the project's, which win.
     pub(crate) fn write_excludes(&self, home: &Home) -> Result<PathBuf, Error> {
+        let rules = self.excludes();
+        let path = home.own.join(EXCLUDE);
+        if home.read(EXCLUDE).is_none_or(|found| found != rules) {
+            write(&home.own, EXCLUDE, &rules).at(&path)?;
+        }
+        Ok(path)
+    }
+
+    /// Returns the present ignore rules outside the tree.
+    pub(crate) fn excludes(&self) -> Vec<u8> {
         let project = Some(self.places.common.join("info/exclude"));
         let mut rules = Vec::new();
         for file in [&self.user_excludes, &project].into_iter().flatten() {
             rules.extend(read_start(file, EXCLUDES).unwrap_or_default());
             rules.push(b'\n');
         }
-        let path = home.own.join("exclude");
-        if home.read("exclude").is_none_or(|found| found != rules) {
-            write(&home.own, "exclude", &rules).at(&path)?;
-        }
-        Ok(path)
+        rules
     }
 }
 

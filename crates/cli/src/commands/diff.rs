@@ -1,8 +1,11 @@
+use std::io::Write;
+
 use azureal::Workspace;
 use azureal::changes::{ChangesOf, TurnChanges};
 use azureal::sessions::{called, resolve_to_read};
 use azureal_core::{visible, visible_line};
 use azureal_engine::Recovered;
+use azureal_snapshots::Diff;
 use serde_json::json;
 
 use super::SessionToRead;
@@ -55,7 +58,7 @@ pub(crate) async fn run(
             "late": changes.late,
             "skipped": changes.skipped,
             "undone": changes.undone_by.is_some(),
-            "diff": diff.map(|diff| diff.text),
+            "diff": diff.as_ref().map(Diff::text),
         }));
     }
     let paint = out.paint();
@@ -65,13 +68,13 @@ pub(crate) async fn run(
     }
     let diff = place.diff(&changes)?;
     if !out.is_terminal() {
-        // As git prints it: another program may apply it.
-        out.text(&diff.text)?;
+        // As git prints it, in the encoding of the files: another program may apply it.
+        out.write_all(&diff.bytes)?;
     } else {
         out.begin_pager()?;
         out.line(&paint.heading(&heading(&called(&record), &changes)))?;
         let mut is_header = false;
-        for line in diff.text.lines() {
+        for line in diff.text().lines() {
             // Lines of a file begin with another character.
             is_header = line.starts_with("diff --git ") || (is_header && !line.starts_with('@'));
             out.line(&painted(paint, line, is_header))?;

@@ -122,8 +122,8 @@ fn a_hostile_repository_executes_nothing_and_is_not_changed() {
         "M src/a.rs +1 -1",
     ];
     assert_eq!(changes, expected);
-    let diff = worktree.diff(&first.tree, &second.tree, None, 100_000).unwrap();
-    assert!(diff.text.contains("+$Id: x $\n"), "{}", diff.text);
+    let diff = worktree.diff(&first.tree, &second.tree, 100_000).unwrap();
+    assert!(diff.text().contains("+$Id: x $\n"), "{}", diff.text());
     let mut skipped: Vec<_> =
         first.skipped.iter().map(|skipped| (skipped.path.to_str().unwrap(), skipped.why)).collect();
     skipped.sort_by_key(|skipped| skipped.0);
