@@ -41,6 +41,7 @@
 #[cfg(not(unix))]
 compile_error!("azureal-snapshots needs the directory handles and locks of Unix");
 
+mod attributes;
 mod beneath;
 mod compare;
 mod diff;

@@ -33,6 +33,8 @@ pub struct Worktree {
     pub(crate) places: Places,
     /// Reads and writes our repository, without the worktree.
     pub(crate) git: Git,
+    /// Reads the user's configuration and the project's, and nothing else.
+    pub(crate) user_git: Git,
     user_excludes: Option<PathBuf>,
     /// The folder of the snapshots.
     pub(crate) home: PathBuf,
@@ -68,7 +70,8 @@ impl Worktree {
         let user_excludes = user_excludes(&git, variable("HOME"), variable("XDG_CONFIG_HOME"));
         let home = snapshots(&places.common);
         let git = git.with("GIT_DIR", &home).with("GIT_COMMON_DIR", &home).in_directory(&home);
-        Ok(Some(Self { places, git, user_excludes, home, time: TIME }))
+        let user_git = Git::of_user(program, &places.root).with("GIT_DIR", &places.git_dir);
+        Ok(Some(Self { places, git, user_git, user_excludes, home, time: TIME }))
     }
 
     /// Returns the same worktree with another time limit of a comparison, which is 20 s by default.
