@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use azureal_core::event::{Changes, DirectoryChanges, FileChange, SkippedPath, Undo};
 use azureal_core::{Event, PAGE_EVENTS, Page, Seq, SessionId, SessionRecord, StoredEvent, TurnIndex};
-use azureal_engine::{ChangeRecorder, changed_paths, snapshot_owner, stored_changes};
+use azureal_engine::{ChangeRecorder, snapshot_owner, stored_changes};
 use azureal_snapshots::{Diff, GitProgram, Patch, Worktree};
 use tracing::{debug, info};
 
@@ -245,22 +245,12 @@ impl Workspace {
     ///
     /// The snapshots of the turn are on another machine, or no longer stored.
     pub fn patch(&self, changes: &TurnChanges) -> Result<Patch, Error> {
-        let worktree = self.snapshots()?;
-        let patch = worktree.compare(&changes.before, &changes.after).and_then(|files| {
-            let paths = changed_paths(&files);
-            worktree.patch(&changes.before, &changes.after, paths.as_deref(), LARGEST_DIFF)
-        });
-        patch.map_err(snapshot_error)
+        self.snapshots()?.patch(&changes.before, &changes.after, LARGEST_DIFF).map_err(snapshot_error)
     }
 
-    /// Returns the beginning of the diff, up to a number of bytes. Files that were there before the turn are left out: they were ignored.
+    /// Returns the beginning of the diff, up to a number of bytes.
     pub(crate) fn diff_within(&self, changes: &TurnChanges, limit: usize) -> Result<Diff, Error> {
-        let worktree = self.snapshots()?;
-        let diff = worktree.compare(&changes.before, &changes.after).and_then(|files| {
-            let paths = changed_paths(&files);
-            worktree.diff(&changes.before, &changes.after, paths.as_deref(), limit)
-        });
-        diff.map_err(snapshot_error)
+        self.snapshots()?.diff(&changes.before, &changes.after, limit).map_err(snapshot_error)
     }
 
     /// Returns the worktree of the project with its snapshots.

@@ -230,7 +230,7 @@ pub fn conflict_words(why: ConflictReason) -> &'static str {
         ConflictReason::CreatedSince => "created since the turn",
         ConflictReason::InTheWay => "another file or folder is in its place",
         ConflictReason::NotKept => "its present content would be lost: no snapshot has it",
-        ConflictReason::WasThere => "it was there before the turn",
+        ConflictReason::WasThere => "it was ignored before the turn",
         ConflictReason::NotStored => "its content is not recorded",
         ConflictReason::Name => "its name is reserved",
     }

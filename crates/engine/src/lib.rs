@@ -51,9 +51,7 @@ pub use bridge::{
     BridgeHost, Control, ControlError, ControlFolderError, OpenQuestion, Refusal,
     SUBCOMMAND as BRIDGE_SUBCOMMAND, bridge_main,
 };
-pub use changes::{
-    ChangeRecorder, RecordChanges, SpooledSnapshot, changed_paths, snapshot_owner, stored_changes,
-};
+pub use changes::{ChangeRecorder, RecordChanges, SpooledSnapshot, snapshot_owner, stored_changes};
 pub use compact::{CompactionError, DIGEST, Summarised};
 pub use context_commands::{
     CONTEXT_MARKER, CommandEnd, CommandProgress, CommandRun, CommandStop, CommandsEnded, OUTPUT_BYTES,

@@ -62,14 +62,19 @@ impl Worktree {
             let (forced, ignored) = (forced.finish(deadline)?, ignored.finish(deadline)?);
             write_forced(home, &forced)?;
             let is_forced: HashSet<&[u8]> = paths(&forced).collect();
-            aligned.left_out =
-                paths(&ignored).filter(|path| !is_forced.contains(path)).map(<[u8]>::to_vec).collect();
+            let left_out = paths(&ignored).filter(|path| !is_forced.contains(path));
+            let left_out: Vec<Vec<u8>> = left_out.map(<[u8]>::to_vec).collect();
+            // What is not dropped now is looked for again.
+            let is_done = limits.drops_ignored || left_out.is_empty();
+            if limits.drops_ignored {
+                aligned.left_out = left_out;
+            }
             if listing.has_new_large() {
                 aligned.tracked = draft.index.entries.iter().map(|entry| entry.path.clone()).collect();
             }
             self.keep_loose(&draft.index, limits.known_file, deadline);
             home.own.remove(OsStr::new(DRAFT)).at(&draft.path)?;
-            state.aligned = Some(stamp);
+            state.aligned = Some(stamp).filter(|_| is_done);
             state.write(home)?;
             forced
         };

@@ -1,6 +1,6 @@
 //! Runs git so that it reads no configuration but ours, and executes nothing.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -91,6 +91,19 @@ impl Git {
         }
         let program = absolute(&git.program, &environment);
         Self { program, environment, directory: directory.to_owned() }
+    }
+
+    /// Creates a runner with the user's configuration and that of the repository. For reading settings alone.
+    pub(crate) fn of_user(git: &GitProgram, directory: &Path) -> Self {
+        let kept = git.environment.iter().filter(|(name, _)| !name.to_string_lossy().starts_with("GIT_"));
+        let mut environment: ChildEnvironment = kept.collect();
+        environment.set("LC_ALL", "C");
+        Self { environment, ..Self::new(git, directory) }
+    }
+
+    /// Returns a variable of the commands.
+    pub(crate) fn variable(&self, name: &str) -> Option<&OsStr> {
+        self.environment.get(name)
     }
 
     pub(crate) fn with(&self, name: &str, value: impl Into<OsString>) -> Self {

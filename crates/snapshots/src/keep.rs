@@ -11,6 +11,8 @@ use crate::worktree::Worktree;
 
 /// The mode of an entry that is not an object of ours.
 const MARKED: &[u8] = b"160000";
+/// The beginning of the mode of a folder.
+const FOLDER: &[u8] = b"04";
 
 impl Worktree {
     /// Copies the objects that differ between two trees, unless they are larger than `largest`.
@@ -26,16 +28,25 @@ impl Worktree {
         command.extend([before.into(), after.into()]);
         let output = self.borrowing().run(&command, Vec::new(), deadline)?;
         let mut wanted: BTreeSet<String> = [before.to_owned(), after.to_owned()].into();
-        for states in output.split(|byte| *byte == 0).step_by(2) {
+        let mut added = BTreeSet::new();
+        let mut fields = output.split(|byte| *byte == 0);
+        while let (Some(states), Some(path)) = (fields.next(), fields.next()) {
             let words: Vec<&[u8]> =
                 states.strip_prefix(b":").unwrap_or_default().split(|byte| *byte == b' ').collect();
             let [mode_before, mode_after, before, after, _] = words.as_slice() else { continue };
+            if mode_before.iter().all(|digit| *digit == b'0') && !mode_after.starts_with(FOLDER) {
+                added.insert(path.to_vec());
+            }
             for (mode, id) in [(mode_before, before), (mode_after, after)] {
                 let is_object = *mode != MARKED && id.iter().any(|digit| *digit != b'0');
                 if is_object {
                     wanted.insert(String::from_utf8_lossy(id).into_owned());
                 }
             }
+        }
+        if !added.is_empty() {
+            // They decide which files are new.
+            wanted.extend(self.ignore_file_ids(before, &added, deadline)?);
         }
         self.copy(wanted, largest, deadline)
     }

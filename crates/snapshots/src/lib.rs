@@ -28,7 +28,7 @@
 //! let during = worktree.end_turn(turn)?;
 //! if let (Taken::Whole(before), Taken::Whole(after)) = (before, after) {
 //!     let files = worktree.compare(&before.tree, &after.tree)?;
-//!     let diff = worktree.diff(&before.tree, &after.tree, None, 100_000)?;
+//!     let diff = worktree.diff(&before.tree, &after.tree, 100_000)?;
 //!     let plan = worktree.plan_undo(&before.tree, &after.tree)?;
 //!     if plan.conflicts.is_empty() && during.is_empty() && worktree.running().is_empty() {
 //!         worktree.undo("session-uuid", &before.tree, &after.tree, false)?;
@@ -42,24 +42,30 @@
 compile_error!("azureal-snapshots needs the directory handles and locks of Unix");
 
 mod align;
+mod attributes;
 mod beneath;
 mod compare;
+mod diff;
 mod error;
 mod git;
+mod ignored;
 mod import;
 mod keep;
 mod origin;
 mod places;
 mod project_index;
 mod prune;
+mod rules;
 mod scan;
+mod scratch;
 mod state;
 mod take;
 mod turns;
 mod undo;
 mod worktree;
 
-pub use compare::{Diff, FileChange, FileStatus, Patch};
+pub use compare::{FileChange, FileStatus};
+pub use diff::{Diff, Patch};
 pub use error::Error;
 pub use git::GitProgram;
 pub use prune::Pruned;

@@ -44,6 +44,8 @@ pub(crate) struct Pin {
     name: OsString,
     session: OsString,
     pub(crate) tree: String,
+    /// The rules by which it left files out. `None` in old notes.
+    pub(crate) rules: Option<String>,
 }
 
 impl Pin {
@@ -135,7 +137,8 @@ impl Worktree {
             objects.iter().filter(|(id, _)| kept.contains(*id)).map(|(_, size)| size).sum::<u64>()
         };
         let kept_with = |count: usize| -> Result<BTreeSet<String>, Error> {
-            let newest = pins.iter().take(count).map(|pin| pin.tree.clone()).collect();
+            let newest = pins.iter().take(count).flat_map(|pin| [Some(&pin.tree), pin.rules.as_ref()]);
+            let newest = newest.flatten().cloned().collect();
             Ok(self.reachable(newest)?.union(&base).cloned().collect())
         };
         let mut kept = kept_with(pins.len())?;
@@ -329,7 +332,9 @@ pub(crate) fn pins(home: &Home) -> Result<Vec<Pin>, Error> {
             let unreadable = || std::io::Error::other("a note of a snapshot that cannot be read");
             let tree = tree.ok_or_else(unreadable).at(&folder.join(&name))?;
             if let Some(tree) = String::from_utf8(tree).ok().filter(|tree| crate::is_id(tree)) {
-                pins.push(Pin { name, session: session.clone(), tree });
+                let rules = name.to_str().and_then(|name| name.splitn(3, '-').nth(2));
+                let rules = rules.filter(|rules| crate::is_id(rules)).map(str::to_owned);
+                pins.push(Pin { name, session: session.clone(), tree, rules });
             }
         }
     }

@@ -11,8 +11,10 @@ use crate::align::Alignment;
 use crate::beneath::{Beneath, Found, is_forbidden};
 use crate::error::{At, Error};
 use crate::git::{Deadline, Git, OUTPUT, args};
+use crate::ignored::ignored;
 use crate::places::ObjectFormat;
 use crate::project_index::hex;
+use crate::rules::is_ignore_file;
 use crate::take::Limits;
 use crate::worktree::{Home, Worktree, write};
 
@@ -64,6 +66,8 @@ pub(crate) struct Update {
     /// The number of bytes to hash.
     pub(crate) bytes: u64,
     pub(crate) skipped: Vec<Skipped>,
+    /// Files of ignore rules that are ignored themselves, and not recorded.
+    pub(crate) ignored_rules: Vec<Vec<u8>>,
     large: BTreeMap<Vec<u8>, Large>,
 }
 
@@ -93,17 +97,29 @@ impl Worktree {
             "--exclude-per-directory=.gitignore",
             "-x",
             ".azureal",
+            // Rules count even if a rule ignores their file.
+            "-x",
+            "!.gitignore",
             "-X",
         ]);
-        others.push(self.write_excludes(home)?.into());
+        let exclude = self.write_excludes(home)?;
+        others.push(exclude.clone().into());
         let others = git.start(&others, Vec::new(), OUTPUT);
         let changed = changed.finish(deadline);
         // Both have ended, or are killed.
         let others = others.and_then(|others| others.finish(deadline));
+        let others = others?;
+        let rules: Vec<&[u8]> = others
+            .split(|byte| *byte == 0)
+            .filter(|path| is_ignore_file(path) && !is_forbidden(path))
+            .collect();
+        let ignored_rules =
+            if rules.is_empty() { Vec::new() } else { ignored(&git, &exclude, &rules, deadline)? };
         let large = if is_current { read_large(home) } else { self.marked(&git, home, deadline)? };
         Ok(Listing {
             changed: changed?,
-            others: others?,
+            others,
+            ignored_rules,
             large,
             limits: limits.clone(),
             format: self.places.format,
@@ -137,6 +153,8 @@ impl Worktree {
 pub(crate) struct Listing {
     changed: Vec<u8>,
     others: Vec<u8>,
+    /// Files of ignore rules that are ignored themselves.
+    ignored_rules: Vec<Vec<u8>>,
     large: BTreeMap<Vec<u8>, Large>,
     limits: Limits,
     format: ObjectFormat,
@@ -168,7 +186,7 @@ impl Listing {
         converted: &[Vec<u8>],
         aligned: &Alignment,
     ) -> Result<Update, Error> {
-        let mut update = Update::default();
+        let mut update = Update { ignored_rules: self.ignored_rules.clone(), ..Update::default() };
         let mut seen: BTreeSet<&[u8]> = aligned.left_out.iter().map(Vec::as_slice).collect();
         for path in &aligned.left_out {
             update.set(path, "0", &"0".repeat(self.format.length() * 2));
@@ -190,7 +208,10 @@ impl Listing {
                 self.look(path, Some(id), is_new, beneath, &mut update)?;
             }
         }
-        for path in self.others.split(|byte| *byte == 0).filter(|path| !path.is_empty()) {
+        let is_ignored =
+            |path: &&[u8]| is_ignore_file(path) && self.ignored_rules.iter().any(|it| it == path);
+        let others = self.others.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+        for path in others.filter(|path| !is_ignored(path)) {
             let repository = path.strip_suffix(b"/");
             if is_forbidden(repository.unwrap_or(path)) {
                 update.skip(repository.unwrap_or(path), SkipReason::Name);

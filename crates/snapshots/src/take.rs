@@ -45,6 +45,8 @@ pub struct Limits {
     pub known_file: u64,
     /// The size of all files that changed since the last snapshot: 1 GB.
     pub total: u64,
+    /// Whether files that are ignored by now, and not tracked, leave the snapshots. Before a turn they do; after it they do not, or they would seem to be deleted by it.
+    pub drops_ignored: bool,
 }
 
 impl Default for Limits {
@@ -54,6 +56,7 @@ impl Default for Limits {
             new_file: 10_000_000,
             known_file: 50_000_000,
             total: 1_000_000_000,
+            drops_ignored: false,
         }
     }
 }
@@ -126,14 +129,14 @@ impl Worktree {
         }
         let now = UNIX_EPOCH.elapsed().unwrap_or_default();
         match taken {
-            Ok(Some(snapshot)) => {
+            Ok(Some((snapshot, rules))) => {
                 set_time(home, started)?;
                 if state.slow > 0 {
                     state.slow = 0;
                     state.write(home)?;
                 }
                 if let Some(session) = session {
-                    self.pin(home, session, now, &snapshot.tree)?;
+                    self.pin(home, session, now, &snapshot.tree, &rules)?;
                 }
                 debug!(ms = deadline.started.elapsed().as_millis(), tree = snapshot.tree, "took a snapshot");
                 Ok(Taken::Whole(snapshot))
@@ -190,7 +193,7 @@ impl Worktree {
         pending: &Pending,
         limits: &Limits,
         deadline: Deadline<'_>,
-    ) -> Result<Option<Snapshot>, Error> {
+    ) -> Result<Option<(Snapshot, String)>, Error> {
         let mut beneath = Beneath::open(&self.places.root).at(&self.places.root)?;
         let index = home.own.join(NAME);
         let (update, known) = if index.exists() {
@@ -236,7 +239,8 @@ impl Worktree {
         self.finish(home, state, tree, update, limits, deadline).map(Some)
     }
 
-    /// Records that our index has the files of a tree, and keeps the objects that it needs.
+    /// Records that our index has the files of a tree, and keeps the objects that it needs. Returns the snapshot, and the id of the
+    /// rules by which it leaves files out.
     fn finish(
         &self,
         home: &Home,
@@ -245,7 +249,9 @@ impl Worktree {
         update: Update,
         limits: &Limits,
         deadline: Deadline<'_>,
-    ) -> Result<Snapshot, Error> {
+    ) -> Result<(Snapshot, String), Error> {
+        let rules = self.present_rules(home, &update.skipped, &update.ignored_rules)?;
+        let rules = self.start_storing(&rules)?;
         if let Some(before) = state.tree.as_ref().filter(|before| **before != tree) {
             match self.keep(before, &tree, limits.known_file, deadline) {
                 // The project's git removed objects of the snapshot before: this one begins a new row.
@@ -258,7 +264,7 @@ impl Worktree {
             state.is_current = true;
             state.write(home)?;
         }
-        Ok(Snapshot { tree, skipped: update.skipped })
+        Ok((Snapshot { tree, skipped: update.skipped }, rules.finish(deadline)?))
     }
 
     /// Changes our index. Returns whether it was done in time; git continues in the background if not.
@@ -308,7 +314,14 @@ impl Worktree {
     }
 
     /// Notes that a session uses a snapshot.
-    pub(crate) fn pin(&self, home: &Home, session: &str, now: Duration, tree: &str) -> Result<(), Error> {
+    pub(crate) fn pin(
+        &self,
+        home: &Home,
+        session: &str,
+        now: Duration,
+        tree: &str,
+        rules: &str,
+    ) -> Result<(), Error> {
         let sessions = home.repository.join("sessions");
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-';
         if session.is_empty() || !session.chars().all(is_name) {
@@ -317,7 +330,7 @@ impl Worktree {
         let folder = home.repository.open_folder(OsStr::new("sessions")).at(&sessions)?;
         let folder = folder.open_or_create_folder(OsStr::new(session)).at(&sessions)?;
         // In the order of time.
-        let name = format!("{:016}-{}", now.as_micros(), std::process::id());
+        let name = format!("{:016}-{}-{rules}", now.as_micros(), std::process::id());
         write(&folder, &name, tree.as_bytes()).at(&folder.join(&name))
     }
 }

@@ -148,7 +148,7 @@ impl Shared {
         self.look_at(".diff", |file| {
             let mut out = VisibleLines::new(file);
             out.write_all(summary.as_bytes())?;
-            out.write_all(diff.text.as_bytes())?;
+            out.write_all(diff.text().as_bytes())?;
             if diff.left_out > 0 {
                 writeln!(out, "\nThe diff is cut: {} bytes more.", diff.left_out)?;
             }

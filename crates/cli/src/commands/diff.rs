@@ -5,7 +5,7 @@ use azureal::changes::{ChangesOf, TurnChanges};
 use azureal::sessions::{called, resolve_to_read};
 use azureal_core::{visible, visible_line};
 use azureal_engine::Recovered;
-use azureal_snapshots::Patch;
+use azureal_snapshots::{Diff, Patch};
 use serde_json::json;
 
 use super::SessionToRead;
@@ -59,7 +59,7 @@ pub(crate) async fn run(
             "late": changes.late,
             "skipped": changes.skipped,
             "undone": changes.undone_by.is_some(),
-            "diff": diff.map(|diff| diff.text),
+            "diff": diff.as_ref().map(Diff::text),
         }));
     }
     let paint = out.paint();
@@ -82,7 +82,7 @@ pub(crate) async fn run(
     out.begin_pager()?;
     out.line(&paint.heading(&heading(&called(&record), &changes)))?;
     let mut is_header = false;
-    for line in diff.text.lines() {
+    for line in diff.text().lines() {
         // Lines of a file begin with another character.
         is_header = line.starts_with("diff --git ") || (is_header && !line.starts_with('@'));
         out.line(&painted(paint, line, is_header))?;

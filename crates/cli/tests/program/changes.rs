@@ -377,7 +377,7 @@ fn a_file_that_was_ignored_before_the_turn_is_neither_told_nor_deleted() {
     assert!(context.contains("+more") && !context.contains("SECRET"), "{context}");
     assert!(!azureal(&world, &["diff"]).stdout.contains("SECRET"));
     let stat = azureal(&world, &["diff", "--stat"]).quiet();
-    assert!(stat.contains("not recorded: .env (it was there before, and ignored)"), "{stat}");
+    assert!(stat.contains("not recorded: .env (ignored before the turn)"), "{stat}");
     let undone = azureal(&world, &["undo", "S1"]);
     assert_eq!(read(&world, ".env").as_deref(), Some("SECRET=1\n"), "{undone}");
     let plan = azureal(&world, &["undo", "S1", "--dry-run", "--json"]).json();

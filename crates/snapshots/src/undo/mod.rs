@@ -89,7 +89,7 @@ pub enum ConflictReason {
     NotStored,
     /// Its present content is not in the snapshot from before the undo, and would be lost. A forced undo leaves it out.
     NotKept,
-    /// The turn did not create it: it was there before, ignored or in a nested repository. A forced undo leaves it out.
+    /// It may have been there before the turn: it was ignored then, or in a nested repository. A forced undo leaves it out.
     WasThere,
     /// Its name could be that of a git directory, or of azureal's folder. A forced undo leaves it out.
     Name,
@@ -202,6 +202,7 @@ impl Worktree {
         forced: Option<&str>,
     ) -> Result<Prepared, Error> {
         let changes = if before == after { Vec::new() } else { self.raw_changes(before, after)? };
+        let ignored = self.ignored_before(home, before, &changes)?;
         let force = forced.is_some();
         // A file that is not as it was before the turn differs here too.
         let since = match forced {
@@ -233,9 +234,9 @@ impl Worktree {
             }
             decided.push(Decided { change, decision, present: now.identity });
         }
-        let deleted = decided.iter().filter(|it| it.is_deleted(force)).map(|it| it.change.path.clone());
-        let old = self.were_there(before, after, began, deleted.collect())?;
-        for decided in decided.iter_mut().filter(|it| old.contains(&it.change.path)) {
+        let is_kept =
+            |it: &&mut Decided| it.decision != Decision::Nothing && ignored.contains(&it.change.path);
+        for decided in decided.iter_mut().filter(is_kept) {
             decided.decision = Decision::Conflict(ConflictReason::WasThere);
         }
         prepared.check_places(&mut decided, &mut beneath, force)?;
@@ -271,11 +272,6 @@ impl Decided {
             Decision::Change => true,
             Decision::Conflict(why) => force && why.can_be_forced(),
         }
-    }
-
-    /// Returns whether a file that is there is deleted.
-    fn is_deleted(&self, force: bool) -> bool {
-        self.acts(force) && self.change.before.is_none() && self.present.is_some()
     }
 }
 

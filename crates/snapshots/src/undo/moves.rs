@@ -111,7 +111,8 @@ impl<'a> Run<'a> {
     pub(crate) fn pin(&mut self, session: &str, tree: &str) -> Result<(), Halt> {
         (self.hook)("keep the snapshot")?;
         let now = UNIX_EPOCH.elapsed().unwrap_or_default();
-        Ok(self.worktree.pin(self.home, session, now, tree)?)
+        // No turn begins with it, so nobody asks for its ignore rules.
+        Ok(self.worktree.pin(self.home, session, now, tree, "")?)
     }
 
     pub(crate) fn rename_journal(&mut self, from: &str, to: &str) -> Result<(), Halt> {

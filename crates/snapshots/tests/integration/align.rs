@@ -14,6 +14,12 @@ fn changes(worktree: &Worktree, work: impl FnOnce()) -> Vec<String> {
     shown(&worktree.compare(&before.tree, &after.tree).unwrap())
 }
 
+/// Takes a snapshot as a turn does at its beginning.
+fn take_before(worktree: &Worktree) {
+    let limits = Limits { drops_ignored: true, ..Limits::default() };
+    assert!(matches!(worktree.take(SESSION, &limits, &|| false).unwrap(), Taken::Whole(_)));
+}
+
 #[test]
 fn a_tracked_file_that_is_ignored_is_recorded_whenever_it_was_added() {
     let place = Place::new();
@@ -40,11 +46,12 @@ fn a_tracked_file_that_is_ignored_is_recorded_whenever_it_was_added() {
         changes(&worktree, || fs::remove_file(place.path("dist/first")).unwrap()),
         ["D dist/first +0 -1"]
     );
+    // It may have been there, as it is ignored: it is named, and never deleted.
     assert_eq!(
         changes(&worktree, || {
             place.write("dist/first", "3\n");
         }),
-        ["A dist/first +1 -0"]
+        ["A dist/first ? ?"]
     );
     assert_eq!(
         changes(&worktree, || {
@@ -60,9 +67,11 @@ fn a_file_that_is_ignored_later_is_recorded_no_more() {
     let place = Place::new();
     place.write(".env", "SECRET=1\n");
     let worktree = place.worktree();
-    take(&worktree);
+    let first = take(&worktree);
     place.write(".gitignore", ".env\n");
-    take(&worktree);
+    // After the turn that ignores it, it does not seem to be deleted.
+    assert_eq!(shown(&worktree.compare(&first.tree, &take(&worktree).tree).unwrap()), ["A .gitignore +1 -0"]);
+    take_before(&worktree);
     assert_eq!(
         changes(&worktree, || {
             place.write(".env", "SECRET=2\n");
@@ -73,7 +82,7 @@ fn a_file_that_is_ignored_later_is_recorded_no_more() {
     place.write("notes", "1\n");
     take(&worktree);
     fs::write(place.path(".git/info/exclude"), "notes\n").unwrap();
-    take(&worktree);
+    take_before(&worktree);
     assert_eq!(
         changes(&worktree, || {
             place.write("notes", "2\n");

@@ -4,6 +4,7 @@
 
 mod align;
 mod hostile;
+mod ignored;
 mod place;
 mod prune;
 mod take;

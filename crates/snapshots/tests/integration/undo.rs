@@ -242,61 +242,6 @@ fn a_forced_undo_leaves_files_whose_content_no_snapshot_has() {
 }
 
 #[test]
-fn files_that_were_there_before_the_turn_are_not_deleted_and_are_marked() {
-    let place = Place::new();
-    place.write(".gitignore", "*.key\nbuild/\n").write("secret.key", "1\n").write("build/out", "2\n");
-    fs::create_dir(place.path("nested")).unwrap();
-    place.git_in(&place.path("nested"), &["init", "-q"]);
-    place.write("nested/file", "3\n").write(".azureal/x", "4\n").write("other.key", "5\n");
-    let worktree = place.worktree();
-    let before = take(&worktree);
-    place.write(".gitignore", "other.key\n").write("made", "by the turn\n");
-    fs::rename(place.path("build/out"), place.path("moved")).unwrap();
-    fs::rename(place.path(".azureal/x"), place.path("src/x")).unwrap();
-    fs::rename(place.path("README"), place.path("READ.md")).unwrap();
-    fs::rename(place.path("src/b.rs"), place.path("src/c.rs")).unwrap();
-    place.write("src/c.rs", "one\ntwo\nthree\n4\n");
-    fs::hard_link(place.path("src/a.rs"), place.path("src/same.rs")).unwrap();
-    fs::remove_dir_all(place.path("nested/.git")).unwrap();
-    let after = take(&worktree);
-    let changes = worktree.compare(&before.tree, &after.tree).unwrap();
-    let marked: Vec<_> =
-        changes.iter().filter(|it| it.was_there).map(|it| it.path.to_str().unwrap()).collect();
-    let old = ["moved", "nested/file", "secret.key", "src/x"];
-    assert_eq!(marked, old);
-    let plan = worktree.plan_undo(&before.tree, &after.tree).unwrap();
-    assert_eq!(conflicts(&plan), old.map(|name| (name, ConflictReason::WasThere)));
-    assert!(matches!(worktree.undo(SESSION, &before.tree, &after.tree, false), Err(Error::Conflicts(4))));
-    let undone = worktree.undo(SESSION, &before.tree, &after.tree, true).unwrap();
-    assert_eq!(undone.left.len(), 4);
-    for (name, text) in [("moved", "2\n"), ("nested/file", "3\n"), ("secret.key", "1\n"), ("src/x", "4\n")] {
-        assert_eq!(fs::read_to_string(place.path(name)).unwrap(), text);
-    }
-    for name in ["made", "READ.md", "src/c.rs", "src/same.rs"] {
-        assert!(!place.path(name).exists(), "{name}");
-    }
-    assert_eq!(fs::read_to_string(place.path("src/b.rs")).unwrap(), "one\ntwo\nthree\n");
-    worktree.undo(SESSION, &undone.before, &undone.after, false).unwrap();
-    assert!(place.path("made").exists() && place.path("secret.key").exists());
-}
-
-#[test]
-fn without_the_time_of_the_snapshot_no_file_is_deleted() {
-    let place = Place::new();
-    let worktree = place.worktree();
-    let before = take(&worktree);
-    place.write("made", "by the turn\n").write("README", "edited\n");
-    let after = take(&worktree);
-    worktree.remove_session(SESSION).unwrap();
-    let plan = worktree.plan_undo(&before.tree, &after.tree).unwrap();
-    assert_eq!(conflicts(&plan), [("made", ConflictReason::WasThere)]);
-    assert!(!worktree.compare(&before.tree, &after.tree).unwrap().iter().any(|change| change.was_there));
-    worktree.undo(SESSION, &before.tree, &after.tree, true).unwrap();
-    assert!(place.path("made").exists());
-    assert_eq!(fs::read_to_string(place.path("README")).unwrap(), "read\n");
-}
-
-#[test]
 fn a_folder_that_was_empty_before_the_turn_stays() {
     let place = Place::new();
     fs::create_dir_all(place.path("logs/old")).unwrap();

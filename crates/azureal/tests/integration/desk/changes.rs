@@ -77,7 +77,7 @@ fn a_turn_is_undone_and_the_undo_taken_back() {
     let paths: Vec<&str> = shown.changes.files.iter().map(|file| file.path.as_str()).collect();
     assert_eq!(paths, ["a.txt", "b.txt", evil]);
     let diff = shown.diff.as_ref().unwrap();
-    assert!(diff.text.contains("\n+three\n") && diff.text.contains("\n-b\n"), "{}", diff.text);
+    assert!(diff.text().contains("\n+three\n") && diff.text().contains("\n-b\n"), "{}", diff.text());
     // An event of the turn names it too.
     assert_eq!(desk.changes(Some(2)).unwrap().of, ChangesOf::Turn(1));
 
