@@ -49,6 +49,7 @@ mod phrase;
 mod prompts;
 mod redact;
 mod session;
+mod session_check;
 mod session_context;
 mod session_snapshot;
 mod session_store;
@@ -92,6 +93,7 @@ pub use session::{
     Compaction, Counts, NewSession, NotASessionNumber, Seq, SessionId, SessionRecord, TIMESTAMP_FORMAT,
     Tally, Tokens, TurnTotals, normal_timestamp,
 };
+pub use session_check::{LogCheck, SessionProblem, check_sessions, shared_uuids};
 pub use session_context::{
     SessionContext, read_beginning, read_context, read_context_for, read_context_under, read_history,
     read_record_chars, read_rendered_through,

@@ -2,6 +2,7 @@
 
 mod as_context;
 mod changes;
+mod check;
 mod concurrency;
 mod leases;
 mod log;
@@ -146,6 +147,10 @@ crate::contract::contract! {
         a_snapshot_of_a_long_session_reads_it_whole,
         a_snapshot_of_a_compacted_session_begins_with_its_summary,
         a_snapshot_takes_the_first_event_that_is_appended,
+    }
+    check {
+        a_sound_store_passes_its_check,
+        sessions_with_one_uuid_are_found_by_the_check,
     }
     as_context {
         a_conversation_is_made_at_its_first_append,
