@@ -42,6 +42,7 @@
 compile_error!("azureal-snapshots needs the directory handles and locks of Unix");
 
 mod beneath;
+mod check;
 mod compare;
 mod error;
 mod git;
@@ -58,6 +59,7 @@ mod turns;
 mod undo;
 mod worktree;
 
+pub use check::SnapshotCheck;
 pub use compare::{Diff, FileChange, FileStatus};
 pub use error::Error;
 pub use git::GitProgram;
