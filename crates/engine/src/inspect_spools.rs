@@ -24,6 +24,8 @@ pub enum SpoolState {
     Unreadable(PathBuf),
     /// An output without a header.
     WithoutHeader(PathBuf),
+    /// A process holds the lease: it runs a turn, or compacts the session.
+    Leased(PathBuf),
     /// A lease whose holder has ended. The next process removes it.
     StaleLease(PathBuf),
 }
@@ -57,7 +59,12 @@ impl Spools {
 fn look_at(folder: &Folder, path: &Path, name: &OsStr, names: &[OsString]) -> io::Result<Option<SpoolState>> {
     let extension = Path::new(name).extension().and_then(OsStr::to_str);
     if is_lease(name) {
-        return Ok(open_leftover(folder, name)?.map(|_| SpoolState::StaleLease(path.join(name))));
+        let file = path.join(name);
+        if open_leftover(folder, name)?.is_some() {
+            return Ok(Some(SpoolState::StaleLease(file)));
+        }
+        let is_held = !is_free(&folder.open_file(name, OFlags::RDONLY)?)?;
+        return Ok(is_held.then_some(SpoolState::Leased(file)));
     }
     match extension {
         Some(HEADER) => {
@@ -138,6 +145,7 @@ mod tests {
         assert_eq!(count(|state| matches!(state, SpoolState::Ended(_))), 1, "{found:?}");
         assert_eq!(count(|state| matches!(state, SpoolState::Unreadable(_))), 1, "{found:?}");
         assert_eq!(count(|state| matches!(state, SpoolState::WithoutHeader(_))), 1, "{found:?}");
+        assert_eq!(count(|state| matches!(state, SpoolState::Leased(_))), 1, "{found:?}");
         assert_eq!(count(|state| matches!(state, SpoolState::StaleLease(_))), 1, "{found:?}");
         drop((running, lease));
     }

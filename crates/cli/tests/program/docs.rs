@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::world::World;
 
-const COMMANDS: [&str; 24] = [
+const COMMANDS: [&str; 27] = [
     "run",
     "list",
     "show",
@@ -22,11 +22,14 @@ const COMMANDS: [&str; 24] = [
     "import",
     "export",
     "copy",
+    "backup",
+    "restore",
     "ps",
     "cancel",
     "agents",
     "config",
     "trust",
+    "doctor",
     "demo",
     "completions",
     "help",

@@ -23,6 +23,7 @@ mod context_savings;
 mod copy;
 mod damaged;
 mod docs;
+mod doctor;
 mod earlier_files;
 mod ephemeral;
 mod export;

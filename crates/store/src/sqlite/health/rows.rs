@@ -117,10 +117,11 @@ fn check_session(
         log.add(&stored);
     }
     drop(rows);
+    let decoded = log.tally().counts.events;
     let problems = log.finish(&record);
     let undecodable =
         problems.iter().filter(|problem| matches!(problem, SessionProblem::Undecodable { .. })).count();
-    check.readable += record.counts.events.saturating_sub(undecodable as u64 + without_place);
+    check.readable += decoded.saturating_sub(undecodable as u64);
     extra.extend(problems.into_iter().map(|problem| StoreProblem::Session(id, problem)));
     if without_place > 0 {
         extra.push(StoreProblem::WithoutPlace { session: id, events: without_place });
