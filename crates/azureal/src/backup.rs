@@ -10,11 +10,12 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use azureal_core::{SessionStore, StoreError};
 use azureal_exchange::{SourceStore, TemporaryFolder, copy_session, originals_problem};
 use azureal_files::Folder;
+use azureal_store::SqliteStore;
 use azureal_store::sqlite::health::{self, ExistingCopy, Inspection, inspect, name_again};
 use azureal_store::sqlite::{COMPANIONS, SqliteOptions, StoreFolders, Work, with_suffix};
-use azureal_store::{SqliteStore, core::SessionStore};
 use futures_executor::block_on;
 use jiff::Timestamp;
 use rustix::fs::OFlags;
@@ -107,6 +108,8 @@ impl Workspace {
         })?;
         publish_folder(&copied, &originals, &temporary.path().join("former"))
             .map_err(|error| Error::file(&originals, &error))?;
+        let synced = fs::File::open(folder).and_then(|folder| folder.sync_all());
+        synced.map_err(|error| Error::file(folder, &error))?;
         let (sessions, events) = (sessions.len() as u64, readable_events);
         Ok(Backup { path: to, sessions, events, bytes, originals_bytes, problems })
     }
@@ -328,8 +331,14 @@ impl Restore {
         if self.replaces {
             match health::back_up(&self.store, &kept, ExistingCopy::Keep, progress) {
                 Ok(()) => {}
-                // It cannot be read, so there is no other way to keep it.
-                Err(_) => set_aside(&layout, &kept).map_err(at(&self.store))?,
+                // It cannot be used, so there is no other way to keep it.
+                Err(
+                    StoreError::Corrupt { .. }
+                    | StoreError::NotAStore { .. }
+                    | StoreError::UnknownDefinition { .. }
+                    | StoreError::Newer { .. },
+                ) => set_aside(&layout, &kept).map_err(at(&self.store))?,
+                Err(error) => return Err(error.into()),
             }
         }
         health::restore(&self.backup, &self.store, progress)?;

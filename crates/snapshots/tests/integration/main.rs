@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests find git in the PATH of this process")]
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
 
+mod check;
 mod hostile;
 mod place;
 mod prune;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use azureal_core::StoreError;
 use rusqlite::Connection;
@@ -21,8 +21,6 @@ const STEP: i32 = 4096;
 /// A copy begins again when another process writes. After so many times, the rest is copied under one lock.
 const MOST_RESTARTS: usize = 3;
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
-/// The most steps that find the file locked by another process.
-const MOST_BUSY: usize = 1_500;
 
 /// What happens to a file that has the name of the copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,19 +112,21 @@ fn write_copy(
 /// Copies all pages of a database into another one.
 fn copy_pages(from: &Connection, to: &mut Connection, progress: Progress<'_>) -> rusqlite::Result<()> {
     let backup = Backup::new(from, to)?;
-    let (mut restarts, mut busy, mut left) = (0, 0, i32::MAX);
+    let (mut restarts, mut busy_since, mut left) = (0, None, i32::MAX);
     loop {
         let pages = if restarts < MOST_RESTARTS { STEP } else { -1 };
         match backup.step(pages)? {
             StepResult::Done => return Ok(()),
-            StepResult::Busy | StepResult::Locked if busy < MOST_BUSY => {
-                busy += 1;
-                std::thread::sleep(BUSY_PAUSE);
-            }
             StepResult::Busy | StepResult::Locked => {
-                let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
-                return Err(rusqlite::Error::SqliteFailure(code, None));
+                let since: &mut Instant = busy_since.get_or_insert_with(Instant::now);
+                if since.elapsed() > connection::LOCK_TIMEOUT {
+                    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
+                    return Err(rusqlite::Error::SqliteFailure(code, None));
+                }
+                std::thread::sleep(BUSY_PAUSE);
+                continue;
             }
+            StepResult::More => busy_since = None,
             _ => {}
         }
         let now = backup.progress();
