@@ -233,10 +233,12 @@
 //! and what a store promises), [`engine`] (turns) and [`store`] (the databases).
 
 pub mod agents;
+pub mod backup;
 pub mod changes;
 mod child;
 pub mod config;
 pub mod desk;
+pub mod doctor;
 mod environment;
 pub mod error;
 pub mod exchange;

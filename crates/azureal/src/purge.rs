@@ -17,6 +17,8 @@ use crate::workspace::Workspace;
 
 /// The number of the agents' own transcripts that are looked for. Each is a search of the agents' folders.
 const MOST_TRANSCRIPTS: usize = 200;
+/// The beginnings of what follows the name of the store in the names of files that repairs and restores keep.
+const KEPT_BESIDE: [&str; 3] = [".backup-", ".damaged-", ".before-restore-"];
 /// The prefix of a store that was set aside in the git directory.
 const SET_ASIDE: &str = "sessions-";
 
@@ -114,10 +116,22 @@ impl Workspace {
             ("unfinished turns", spools.collect()),
             ("stores that were set aside", self.stores_set_aside()),
             ("unfinished turns of stores on servers", self.server_folders()),
+            ("copies of the store, and what was set aside", self.copies_beside(own)),
             ("leftovers", named(own, |name| name.starts_with(&unfinished))),
         ];
         let parts = parts.into_iter().map(|(what, paths)| PurgePart::of(what, paths));
         parts.filter(|part| !part.paths.is_empty()).collect()
+    }
+
+    /// Returns what repairs and restores have kept beside the store.
+    fn copies_beside(&self, own: &Path) -> Vec<PathBuf> {
+        let Some(file) = self.file().and_then(|(file, _)| file.file_name()?.to_str()) else {
+            return Vec::new();
+        };
+        named(own, |name| {
+            let rest = name.strip_prefix(file).unwrap_or_default();
+            KEPT_BESIDE.iter().any(|kept| rest.starts_with(kept))
+        })
     }
 
     /// Returns the stores that were set aside in the git directory. They may have copies of sessions.

@@ -114,8 +114,8 @@ impl fmt::Display for Notice {
                     }
                     FileNotice::Damaged { kept, .. } => write!(
                         f,
-                        "; `sqlite3 {} .recover | sqlite3 saved.azs` may save most of it, and `azureal import saved.azs` adds that",
-                        as_argument(kept)
+                        "; `azureal --store {kept} doctor --fix` saves what can be read, and `azureal import {kept}` adds that",
+                        kept = as_argument(kept)
                     ),
                     _ => Ok(()),
                 }

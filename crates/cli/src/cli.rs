@@ -10,8 +10,9 @@ use azureal::Workspace;
 use tracing::warn;
 
 use crate::commands::{
-    agents, cancel, compact, completions, config, context, copy, demo, diff, export, fork, help, import,
-    list, mcp, original, ps, purge, rename, rm, run, search, show, tokens, trust, undo,
+    agents, backup, cancel, compact, completions, config, context, copy, demo, diff, doctor, export, fork,
+    help, import, list, mcp, original, ps, purge, rename, restore, rm, run, search, show, tokens, trust,
+    undo,
 };
 use crate::completion;
 use crate::dashed_prompt::protect;
@@ -117,12 +118,15 @@ enum Command {
     Import(import::Args),
     Export(export::Args),
     Copy(copy::Args),
+    Backup(backup::Args),
+    Restore(restore::Args),
     Ps(ps::Args),
     Cancel(cancel::Args),
     Mcp(mcp::Args),
     Agents(agents::Args),
     Config(config::Args),
     Trust(trust::Args),
+    Doctor(doctor::Args),
     Demo(demo::Args),
     Completions(completions::Args),
     Help(help::Args),
@@ -191,6 +195,14 @@ impl Cli {
                 let usual = global.store.as_deref().map(Path::new);
                 return copy::run(args, usual, &mut out);
             }
+            // Both work on a store that cannot be opened, and the doctor changes nothing unless it is asked to.
+            Command::Doctor(args) => {
+                return doctor::run(args, global.store.as_deref().map(Path::new), &mut out);
+            }
+            Command::Restore(args) => {
+                let named = global.store.as_deref().map(Path::new);
+                return restore::run(args, named, &mut out).and_then(|()| out.flush());
+            }
             // What is configured and trusted does not depend on a store.
             Command::Config(args) => {
                 return config::run(args, &Project::around(Path::new("."), &environment())?, &mut out)
@@ -214,6 +226,9 @@ impl Cli {
             let done = run::run(args, &place, &found, &mut out);
             futures_executor::block_on(finish_originals(&place));
             return done;
+        }
+        if let Command::Backup(args) = &command {
+            return backup::run(args, &place, &mut out);
         }
         if let Command::Compact(args) = &command {
             return compact::run(args, &place, &mut out).and_then(|()| out.flush());
@@ -247,6 +262,9 @@ impl Cli {
                 // Done above.
                 Command::Run(_)
                 | Command::Compact(_)
+                | Command::Backup(_)
+                | Command::Restore(_)
+                | Command::Doctor(_)
                 | Command::Copy(_)
                 | Command::Mcp(_)
                 | Command::Agents(_)

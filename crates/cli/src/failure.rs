@@ -188,6 +188,9 @@ fn hint_of_command(error: &StoreError) -> Option<&'static str> {
         StoreError::NotAStore { .. } => {
             Some("name another file with `--store`, or move this one away; nothing was changed")
         }
+        StoreError::Corrupt { .. } => {
+            Some("`azureal doctor --fix` saves every row that can be read; name another file with `--store`")
+        }
         StoreError::NumbersUsedUp => {
             Some("`azureal copy --to NEW.azs` copies the sessions to a store that has")
         }

@@ -51,6 +51,7 @@ mod prompts;
 mod redact;
 mod search_index;
 mod session;
+mod session_check;
 mod session_context;
 mod session_snapshot;
 mod session_store;
@@ -95,6 +96,7 @@ pub use session::{
     Compaction, Counts, NewSession, NotASessionNumber, Seq, SessionId, SessionRecord, TIMESTAMP_FORMAT,
     Tally, Tokens, TurnTotals, normal_timestamp,
 };
+pub use session_check::{LogCheck, SessionProblem, check_sessions, shared_uuids};
 pub use session_context::{
     SessionContext, read_beginning, read_context, read_context_for, read_context_under, read_history,
     read_record_chars, read_rendered_through,

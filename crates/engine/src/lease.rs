@@ -169,25 +169,30 @@ pub(crate) fn remove_leftovers(folder: &Folder, names: &[OsString]) {
     }
 }
 
-fn is_lease(name: &OsStr) -> bool {
+pub(crate) fn is_lease(name: &OsStr) -> bool {
     let Some((session, kind)) = name.to_str().and_then(|name| name.split_once('.')) else { return false };
     [TURN, COMPACTION].contains(&kind) && session.parse::<SessionId>().is_ok()
 }
 
 fn remove_leftover(folder: &Folder, name: &OsStr) -> io::Result<()> {
+    // The lock is held until the file is closed, after it is removed.
+    if let Some(_file) = open_leftover(folder, name)? {
+        folder.remove(name)?;
+        debug!(?name, "removed a leftover lease");
+    }
+    Ok(())
+}
+
+/// Opens and locks the file of a lease without a holder; `None` if it has one, or if it is still needed.
+pub(crate) fn open_leftover(folder: &Folder, name: &OsStr) -> io::Result<Option<File>> {
     let mut file = folder.open_file(name, OFlags::RDONLY)?;
     if file.try_lock_shared().is_err() || !folder.has(name, &file) {
-        return Ok(());
+        return Ok(None);
     }
     let is_noted = read(&mut file)?.is_some_and(|content| content.store_lease.is_some());
     // A time in the future counts as old.
     let age = SystemTime::now().duration_since(file.metadata()?.modified()?).unwrap_or(Duration::MAX);
-    if is_noted && age < NOTE_LASTS {
-        return Ok(());
-    }
-    folder.remove(name)?;
-    debug!(?name, "removed a leftover lease");
-    Ok(())
+    Ok((!is_noted || age >= NOTE_LASTS).then_some(file))
 }
 
 impl Lease {

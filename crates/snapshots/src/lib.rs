@@ -44,6 +44,7 @@ compile_error!("azureal-snapshots needs the directory handles and locks of Unix"
 mod align;
 mod attributes;
 mod beneath;
+mod check;
 mod compare;
 mod diff;
 mod error;
@@ -64,6 +65,7 @@ mod turns;
 mod undo;
 mod worktree;
 
+pub use check::SnapshotCheck;
 pub use compare::{FileChange, FileStatus};
 pub use diff::{Diff, Patch};
 pub use error::Error;

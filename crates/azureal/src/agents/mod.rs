@@ -7,6 +7,7 @@ mod problem;
 mod program_cache;
 pub mod prompt_cache;
 mod summarisers;
+mod survey;
 pub mod version;
 
 pub(crate) use choice::on_path;
@@ -15,6 +16,7 @@ pub use login::{is_logged_in, login_hint};
 pub use problem::{Problem, problem_of};
 pub use program_cache::ProgramFile;
 pub use summarisers::{SUMMARY_TIMEOUT, summarisers};
+pub use survey::{AgentState, survey};
 
 /// Returns the name of an agent as this build has it, if it does.
 pub fn known_name(name: &str) -> Option<&'static str> {

@@ -1,8 +1,4 @@
-use std::path::{Path, PathBuf};
-use std::thread;
-
-use azureal_agents::registry;
-use azureal_core::agent::{Agent, Program};
+use azureal::agents::{AgentState, Problem, survey};
 use azureal_core::visible_line;
 use serde::Serialize;
 use unicode_width::UnicodeWidthStr;
@@ -11,8 +7,6 @@ use crate::environment::environment;
 use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::output::Output;
-use azureal::agents::version::{Answer, Versions, ask};
-use azureal::agents::{Problem, ProgramFile, problem_of, program_of};
 
 /// Show which agents can be used
 ///
@@ -42,16 +36,7 @@ struct Line {
 }
 
 pub(crate) fn run(_: &Args, out: &mut Output) -> Result<(), Failure> {
-    let programs: Vec<Option<PathBuf>> =
-        registry::all().iter().map(|agent| program_of(*agent, &environment()).and_then(Result::ok)).collect();
-    let external = registry::all().iter().zip(&programs).map(|(agent, program)| match agent.program() {
-        Program::Named(_) => program.as_deref(),
-        Program::Ourselves => None,
-    });
-    let answers = versions(&external.collect::<Vec<_>>())?;
-    let agents = registry::all().iter().zip(programs).zip(answers);
-    let lines: Vec<Line> =
-        agents.map(|((agent, program), answer)| Line::of(*agent, program, answer)).collect();
+    let lines: Vec<Line> = states()?.into_iter().map(Line::of).collect();
     if out.is_json() {
         return out.json(&lines);
     }
@@ -75,73 +60,27 @@ pub(crate) fn run(_: &Args, out: &mut Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Finds the versions of programs: in the cache, else by asking them, all at the same time.
-fn versions(programs: &[Option<&Path>]) -> Result<Vec<Option<Answer>>, Failure> {
-    let environment = environment();
-    let mut cache = Versions::load(environment.cache());
-    let asked: Vec<Option<ProgramFile>> =
-        programs.iter().map(|program| ProgramFile::of((*program)?)).collect();
-    let mut answers: Vec<Option<Answer>> =
-        asked.iter().map(|asked| cache.get(asked.as_ref()?).map(Answer::Version)).collect();
-    let missing: Vec<(usize, &Path)> = programs
-        .iter()
-        .enumerate()
-        .filter(|(index, _)| answers.get(*index).is_some_and(Option::is_none))
-        .filter_map(|(index, program)| Some((index, (*program)?)))
-        .collect();
-    if missing.is_empty() {
-        return Ok(answers);
-    }
-    // A program that hangs must not outlive us.
+/// Finds the state of all agents. A program that hangs does not outlive us.
+fn states() -> Result<Vec<AgentState>, Failure> {
     let interrupts = Interrupts::listen()?;
     let interrupted = interrupts.on_interrupt(|| {});
-    let said: Vec<(usize, Answer)> = thread::scope(|scope| {
-        let (interrupted, environment) = (&interrupted, &environment);
-        let asking: Vec<_> = missing
-            .into_iter()
-            .map(|(index, program)| {
-                scope.spawn(move || {
-                    let is_cancelled = || interrupted.has_happened();
-                    (index, ask(program, Path::new("."), environment, &is_cancelled))
-                })
-            })
-            .collect();
-        asking.into_iter().filter_map(|asking| asking.join().ok()).collect()
-    });
+    let states = survey(&environment(), &|| interrupted.has_happened());
     interrupts.rest();
-    if interrupted.has_happened() {
-        return Err(Failure::cancelled("cancelled"));
-    }
-    for (index, answer) in said {
-        if let (Answer::Version(version), Some(Some(asked))) = (&answer, asked.get(index)) {
-            cache.add(asked.clone(), version.clone());
-        }
-        if let Some(place) = answers.get_mut(index) {
-            *place = Some(answer);
-        }
-    }
-    cache.save();
-    Ok(answers)
+    states.ok_or_else(|| Failure::cancelled("cancelled"))
 }
 
 impl Line {
-    fn of(agent: &dyn Agent, program: Option<PathBuf>, answer: Option<Answer>) -> Self {
-        let built_in = agent.program() == Program::Ourselves;
-        let (problem, hint) = problem_of(agent, program.as_deref(), answer.as_ref(), &environment()).unzip();
-        let version = match answer {
-            _ if built_in => Some(env!("AZUREAL_VERSION").to_owned()),
-            Some(Answer::Version(version)) => Some(version),
-            Some(Answer::Failed | Answer::TooSlow) | None => None,
-        };
+    fn of(state: AgentState) -> Self {
+        let AgentState { agent, program, is_built_in, version, problem, hint } = state;
         Self {
-            agent: agent.name(),
+            agent,
             installed: program.is_some(),
-            built_in,
-            version,
+            built_in: is_built_in,
+            version: if is_built_in { Some(env!("AZUREAL_VERSION").to_owned()) } else { version },
             path: program.map(|program| program.display().to_string()),
             usable: problem.is_none(),
             problem,
-            hint: hint.flatten(),
+            hint,
         }
     }
 

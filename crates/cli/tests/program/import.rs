@@ -549,7 +549,7 @@ fn what_cannot_be_imported_says_why() {
     exit code 1
     --- stderr
     error: [folder]/in/magic.db is damaged: file is not a database
-    hint: keep a copy of the file before anything else; `sqlite3 FILE .recover` may save most of it
+    hint: `azureal doctor --fix` saves every row that can be read; name another file with `--store`
     ");
     insta::assert_snapshot!(world.run(&["import", "nowhere"]), @r"
     exit code 1

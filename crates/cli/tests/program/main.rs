@@ -12,6 +12,7 @@
 )]
 
 mod agents;
+mod backup;
 mod bounds;
 mod cached_tokens;
 mod changes;
@@ -23,6 +24,7 @@ mod context_savings;
 mod copy;
 mod damaged;
 mod docs;
+mod doctor;
 mod earlier_files;
 mod ephemeral;
 mod export;
@@ -37,6 +39,7 @@ mod import;
 mod interruptions;
 mod log;
 mod lost_spool;
+mod moving;
 mod original_program;
 mod originals;
 mod owners;

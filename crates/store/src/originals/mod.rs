@@ -12,6 +12,8 @@
 //! form until the second one is complete and synced, and the next [`finish`](FileOriginals::finish) does what is left.
 //! New ones are in one folder, so looking for them costs the same however many sessions there are.
 
+#[cfg(feature = "sqlite")]
+mod check;
 mod file_store;
 #[cfg(feature = "postgres")]
 mod mask;
@@ -36,6 +38,8 @@ use self::name::{NewName, PackedName};
 use self::pack::{Unpacker, pack};
 use self::reader::{Part, PartReader};
 
+#[cfg(feature = "sqlite")]
+pub use self::check::{OriginalProblem, inspect_originals};
 pub(crate) use self::file_store::FileStore;
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 pub(crate) use self::file_store::originals_in_files;

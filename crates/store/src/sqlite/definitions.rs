@@ -147,7 +147,7 @@ fn quoted_length(text: &[u8], quote: u8) -> usize {
 }
 
 /// Returns what a definition has that is not ours.
-fn foreign_part(sql: &[u8], ours: &str) -> Option<String> {
+pub(super) fn foreign_part(sql: &[u8], ours: &str) -> Option<String> {
     let tokens = tokens(sql);
     match tokens.as_slice() {
         [create, table, name, rest @ ..] if create.is("CREATE") && table.is("TABLE") => {

@@ -103,9 +103,6 @@ pub(crate) fn hint(error: &StoreError) -> Option<&'static str> {
             Some("`sqlite3 FILE .schema` shows it; drop it there if the file is yours. Nothing was changed")
         }
         StoreError::Busy { .. } => Some("try again, or find out who holds it with `fuser`"),
-        StoreError::Corrupt { .. } => {
-            Some("keep a copy of the file before anything else; `sqlite3 FILE .recover` may save most of it")
-        }
         _ => None,
     }
 }

@@ -410,7 +410,7 @@ pub(super) fn publish(unfinished: &Path, path: &Path) -> io::Result<bool> {
 }
 
 /// Syncs a folder, so that a new name in it survives a power loss.
-fn sync_folder(folder: &Path) -> io::Result<()> {
+pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     File::open(folder)?.sync_all()
 }

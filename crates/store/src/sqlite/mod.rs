@@ -14,6 +14,7 @@ mod error;
 mod events;
 mod file;
 mod folders;
+pub mod health;
 mod marks;
 mod notice;
 mod original_prompts;

@@ -129,6 +129,11 @@ CREATE INDEX IF NOT EXISTS idx_sessions_stale ON sessions(id) WHERE tallied_seq 
 CREATE INDEX IF NOT EXISTS idx_events_prompts ON events(session_id, seq) WHERE kind IN ('UserMessage', 'Message');
 ";
 
+/// Returns the columns of sessions, with their types.
+pub(super) fn session_columns() -> impl Iterator<Item = (&'static str, &'static str)> {
+    SHARED_COLUMNS.into_iter().chain(OUR_COLUMNS)
+}
+
 /// Cannot be prepared where the index is missing.
 const NAMES_PROMPTS_INDEX: &str =
     "SELECT seq FROM events INDEXED BY idx_events_prompts WHERE kind IN ('UserMessage', 'Message')";
@@ -143,7 +148,7 @@ pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
     set_versions(connection)
 }
 
-fn set_versions(connection: &Connection) -> rusqlite::Result<()> {
+pub(super) fn set_versions(connection: &Connection) -> rusqlite::Result<()> {
     let mut set = connection.prepare("INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)")?;
     set.execute(("schema_version", SCHEMA_VERSION.to_string()))?;
     set.execute(("azureal_format", FORMAT.to_string()))?;
@@ -340,7 +345,7 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-fn columns(connection: &Connection, table: &str) -> rusqlite::Result<BTreeSet<String>> {
+pub(super) fn columns(connection: &Connection, table: &str) -> rusqlite::Result<BTreeSet<String>> {
     let mut info = connection.prepare("SELECT name FROM pragma_table_info(?1)")?;
     info.query_map([table], |row| row.get(0))?.collect()
 }

@@ -10,7 +10,7 @@ use rusqlite::{Row, RowIndex};
 use tracing::debug;
 
 /// The largest value of a column that holds a name, a number or a line of text.
-const LARGEST_VALUE: usize = 1 << 20;
+pub(super) const LARGEST_VALUE: usize = 1 << 20;
 
 /// The cells of one row.
 pub(super) struct Cells<'row, 'statement> {

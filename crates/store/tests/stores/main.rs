@@ -26,6 +26,7 @@ mod sqlite_faults;
 #[cfg(feature = "sqlite")]
 mod sqlite_file;
 #[cfg(feature = "sqlite")]
+mod sqlite_health;
 mod sqlite_hostile;
 #[cfg(feature = "sqlite")]
 mod sqlite_second_name;

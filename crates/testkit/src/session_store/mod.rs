@@ -2,6 +2,7 @@
 
 mod as_context;
 mod changes;
+mod check;
 mod concurrency;
 mod leases;
 mod log;
@@ -148,6 +149,10 @@ crate::contract::contract! {
         a_cached_ledger_is_that_of_the_events_and_is_found_until_the_session_is_changed,
         the_size_of_an_opening_is_stored_again_when_the_threshold_is_another,
         a_snapshot_takes_the_first_event_that_is_appended,
+    }
+    check {
+        a_sound_store_passes_its_check,
+        sessions_with_one_uuid_are_found_by_the_check,
     }
     as_context {
         a_conversation_is_made_at_its_first_append,

@@ -1,0 +1,383 @@
+//! Copies of a store with all that belongs to it, and their way back.
+//!
+//! A backup is a store like any other: a file, and beside it the folder `<file>.originals` with the output of turns.
+//! `azureal --store FILE list` reads it, and `azureal import FILE` adds its sessions to another store.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use azureal_core::{SessionStore, StoreError};
+use azureal_exchange::{SourceStore, TemporaryFolder, copy_session, originals_problem};
+use azureal_files::Folder;
+use azureal_store::SqliteStore;
+use azureal_store::sqlite::health::{self, ExistingCopy, Inspection, inspect, name_again};
+use azureal_store::sqlite::{COMPANIONS, SqliteOptions, StoreFolders, Work, with_suffix};
+use futures_executor::block_on;
+use jiff::Timestamp;
+use rustix::fs::OFlags;
+
+use crate::doctor::{self, Progress};
+use crate::environment::Environment;
+use crate::error::{Error, shown};
+use crate::git_folder::StoreLayout;
+use crate::project::Project;
+use crate::workspace::{Options, StoreChoice, Workspace};
+
+/// The form of the time in names of files.
+const TIME: &str = "%Y%m%dT%H%M%SZ";
+/// The folders of originals that are not those of a session.
+const NEW: &str = "new";
+const PASSED_OVER: [&str; 2] = ["deleted", "expired"];
+/// The name of a copy until it is complete.
+const COPY: &str = "copy.azs";
+
+/// A finished backup.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Backup {
+    /// The file.
+    pub path: PathBuf,
+    /// The number of sessions.
+    pub sessions: u64,
+    /// The number of events.
+    pub events: u64,
+    /// The size of the file, in bytes.
+    pub bytes: u64,
+    /// The size of the output of turns, in bytes.
+    pub originals_bytes: u64,
+    /// What could not be copied as it is.
+    pub problems: Vec<String>,
+}
+
+impl Workspace {
+    /// Copies the store and the output of its turns to a file. Others can write to the store meanwhile. If the path is a folder,
+    /// the file gets a name with the time.
+    ///
+    /// The sessions of a store on a server are read one by one, as a [copy](copy_session) does.
+    ///
+    /// # Errors
+    ///
+    /// The store is in memory or not there yet, or `replace` is false and something has the name of the file.
+    pub fn back_up(&self, to: &Path, replace: bool, progress: Progress<'_>) -> Result<Backup, Error> {
+        if self.is_ephemeral() {
+            return Err(Error::usage("a store in memory cannot be backed up"));
+        }
+        let to = match to.is_dir() {
+            true => to.join(format!("sessions-{}.azs", now())),
+            false => to.to_owned(),
+        };
+        if self.owns(&to) {
+            return Err(Error::usage(format!("{} is the store itself", shown(&to)))
+                .with_hint("name another file for the backup"));
+        }
+        let originals = StoreFolders::of(&to, None).originals;
+        if !replace && [&to, &originals].into_iter().any(|path| fs::symlink_metadata(path).is_ok()) {
+            return Err(exists(&to));
+        }
+        let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let temporary = TemporaryFolder::create_in(folder).map_err(|error| Error::file(folder, &error))?;
+        let copy = temporary.path().join(COPY);
+        let copied = StoreFolders::of(&copy, None).originals;
+        let problems = match self.file() {
+            Some((file, _)) if !file.exists() => {
+                return Err(Error::new("not_found", "there is no store to back up yet")
+                    .with_hint("the first session creates it"));
+            }
+            Some((file, folders)) => {
+                health::back_up(file, &copy, ExistingCopy::Keep, progress)?;
+                let from = [Some(&folders.originals), folders.former_originals.as_ref()];
+                for from in from.into_iter().flatten() {
+                    copy_originals(from, &copied, progress).map_err(|error| Error::file(from, &error))?;
+                }
+                Vec::new()
+            }
+            None => self.copy_from_server(&copy, &copied, progress)?,
+        };
+        if !copy.exists() {
+            return Err(Error::new("not_found", "there are no sessions to back up"));
+        }
+        let Inspection { sessions, readable_events, .. } = inspect(&copy, progress)?;
+        let bytes = fs::metadata(&copy).map_or(0, |found| found.len());
+        let originals_bytes = size(&copied);
+        publish(&copy, &to, replace).map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => exists(&to),
+            _ => Error::file(&to, &error),
+        })?;
+        publish_folder(&copied, &originals, &temporary.path().join("former"))
+            .map_err(|error| Error::file(&originals, &error))?;
+        let synced = fs::File::open(folder).and_then(|folder| folder.sync_all());
+        synced.map_err(|error| Error::file(folder, &error))?;
+        let (sessions, events) = (sessions.len() as u64, readable_events);
+        Ok(Backup { path: to, sessions, events, bytes, originals_bytes, problems })
+    }
+
+    /// Copies the sessions of a store on a server to a file.
+    fn copy_from_server(
+        &self,
+        copy: &Path,
+        originals: &Path,
+        progress: Progress<'_>,
+    ) -> Result<Vec<String>, Error> {
+        let options = SqliteOptions {
+            work: Work::WhereCalled,
+            originals: Some(originals.to_owned()),
+            ..SqliteOptions::default()
+        };
+        let target = SqliteStore::open(copy, options)?;
+        let source = Arc::new(SourceStore::in_place(Arc::clone(&self.store), "the store".to_owned()));
+        block_on(async {
+            let mut problems = Vec::new();
+            let records = source.sessions().await?;
+            for (done, record) in records.iter().enumerate() {
+                progress(&format!("session {} of {}", done + 1, records.len()));
+                let copied = copy_session(&source, &target, record, &|_| ControlFlow::Continue(())).await?;
+                copied.comparison?;
+                problems.extend(
+                    copied.session.problems().iter().map(|problem| format!("{}: {problem}", record.id)),
+                );
+                if let Err(error) = &copied.originals {
+                    problems.push(format!("{}: {}", record.id, originals_problem(error)));
+                }
+            }
+            if let Some(originals) = target.originals() {
+                originals.finish().await?;
+            }
+            target.close().await?;
+            Ok(problems)
+        })
+    }
+}
+
+fn exists(path: &Path) -> Error {
+    Error::new("exists", format!("{} is there already; it was not changed", shown(path)))
+        .with_hint("`--force` replaces it")
+}
+
+fn now() -> String {
+    Timestamp::now().strftime(TIME).to_string()
+}
+
+/// Gives a complete file its name, in the same folder.
+fn publish(from: &Path, to: &Path, replace: bool) -> io::Result<()> {
+    if replace {
+        return fs::rename(from, to);
+    }
+    match fs::hard_link(from, to) {
+        Ok(()) => fs::remove_file(from),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(error),
+        // Some file systems have no second names.
+        Err(_) if fs::symlink_metadata(to).is_err() => fs::rename(from, to),
+        Err(error) => Err(error),
+    }
+}
+
+/// Gives a complete folder its name, if there is one. A folder that has the name is moved away.
+fn publish_folder(from: &Path, to: &Path, former: &Path) -> io::Result<()> {
+    match fs::rename(to, former) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    match fs::rename(from, to) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        renamed => renamed,
+    }
+}
+
+fn size(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let sizes = entries.map(|entry| match entry.metadata() {
+        Ok(found) if found.is_dir() => size(&entry.path()),
+        Ok(found) => found.len(),
+        Err(_) => 0,
+    });
+    sizes.sum()
+}
+
+/// Copies the output of turns to another folder. A file that is there stays.
+///
+/// New outputs first: one that is compressed meanwhile is then found in its second form.
+fn copy_originals(from: &Path, to: &Path, progress: Progress<'_>) -> io::Result<()> {
+    let source = match Folder::open(from) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        source => source?,
+    };
+    let target = Folder::open_or_create(to)?;
+    let mut names = source.names()?;
+    names.sort_by_key(|name| (name != NEW, name.clone()));
+    for (done, name) in names.iter().enumerate() {
+        if PASSED_OVER.iter().any(|other| *name == **other) {
+            continue;
+        }
+        progress(&format!("output of session {} of {}", done + 1, names.len()));
+        let inner = match source.open_folder(name) {
+            // It was deleted meanwhile, or is no folder of ours.
+            Err(_) => continue,
+            Ok(inner) => inner,
+        };
+        let into = target.open_or_create_folder(name)?;
+        for file in inner.names()? {
+            copy_file(&inner, &into, &file)?;
+        }
+        into.sync()?;
+    }
+    target.sync()
+}
+
+fn copy_file(from: &Folder, into: &Folder, name: &OsStr) -> io::Result<()> {
+    let mut source = match from.open_shared_file(name) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        source => source?,
+    };
+    if into.size(name) > 0 {
+        return Ok(());
+    }
+    let mut unfinished: OsString = name.to_owned();
+    unfinished.push(".tmp");
+    into.remove(&unfinished)?;
+    let mut copy = into.create_file(&unfinished, OFlags::WRONLY)?;
+    io::copy(&mut source, &mut copy)?;
+    copy.sync_all()?;
+    into.rename(&unfinished, name)
+}
+
+/// A backup that is about to be put back.
+#[derive(Debug)]
+pub struct Restore {
+    /// The backup.
+    pub backup: PathBuf,
+    /// The number of its sessions.
+    pub sessions: u64,
+    /// The number of its events.
+    pub events: u64,
+    /// The store that it replaces or creates.
+    pub store: PathBuf,
+    /// Whether there is a store, which is kept under another name.
+    pub replaces: bool,
+}
+
+/// A finished restore.
+#[derive(Debug)]
+pub struct Restored {
+    /// The former store, with the output of its turns beside it; `None` if there was none.
+    pub kept: Option<PathBuf>,
+}
+
+impl Restore {
+    /// Checks a backup, and the store that the options name or the project's own. Changes nothing, apart from interrupted turns of that
+    /// store, which are stored.
+    ///
+    /// # Errors
+    ///
+    /// The backup is damaged or no store, the store is not a file, or a turn runs.
+    pub fn prepare(
+        backup: &Path,
+        directory: &Path,
+        environment: &Environment,
+        options: &Options,
+        progress: Progress<'_>,
+    ) -> Result<Self, Error> {
+        let project = Project::around(directory, environment)?;
+        let named = options.store.as_deref().filter(|named| !named.as_os_str().is_empty());
+        let store = match named.map(StoreChoice::of).transpose()? {
+            None => project.store_path(),
+            Some(StoreChoice::File(path)) => path,
+            Some(_) => {
+                return Err(Error::usage("a backup is restored to a file")
+                    .with_hint("`azureal copy --from BACKUP --to STORE` adds its sessions to a server"));
+            }
+        };
+        let found = fs::metadata(backup).map_err(|error| Error::file(backup, &error))?;
+        if !found.is_file() {
+            return Err(Error::usage(format!("{} is no file", shown(backup))));
+        }
+        let is_same = match (fs::canonicalize(backup), fs::canonicalize(&store)) {
+            (Ok(backup), Ok(store)) => backup == store,
+            _ => false,
+        };
+        if is_same {
+            return Err(Error::usage("the backup is the store itself"));
+        }
+        let inspection = inspect(backup, progress)?;
+        if let Some(damage) = inspection.problems.iter().find(|problem| problem.kind() == "integrity") {
+            return Err(Error::new("corrupt", format!("{}: {damage}", shown(backup)))
+                .with_hint("`azureal --store BACKUP doctor --fix` saves what can be read"));
+        }
+        doctor::check_idle(&StoreLayout::of(&store))?;
+        if let Ok(workspace) = Workspace::open(directory, environment, options) {
+            // The turn of a session of the former store belongs there.
+            block_on(workspace.recover())?;
+        }
+        Ok(Self {
+            backup: backup.to_owned(),
+            sessions: inspection.sessions.len() as u64,
+            events: inspection.readable_events,
+            replaces: fs::symlink_metadata(&store).is_ok(),
+            store,
+        })
+    }
+
+    /// Puts the backup in the place of the store. The former store is kept under another name, with the output of its turns.
+    pub fn run(&self, progress: Progress<'_>) -> Result<Restored, Error> {
+        let layout = StoreLayout::of(&self.store);
+        doctor::check_idle(&layout)?;
+        let kept = with_suffix(&self.store, &format!(".before-restore-{}", now()));
+        let at = |path: &Path| {
+            let path = path.to_owned();
+            move |error: io::Error| Error::file(&path, &error)
+        };
+        if self.replaces {
+            match health::back_up(&self.store, &kept, ExistingCopy::Keep, progress) {
+                Ok(()) => {}
+                // It cannot be used, so there is no other way to keep it.
+                Err(
+                    StoreError::Corrupt { .. }
+                    | StoreError::NotAStore { .. }
+                    | StoreError::UnknownDefinition { .. }
+                    | StoreError::Newer { .. },
+                ) => set_aside(&layout, &kept).map_err(at(&self.store))?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        health::restore(&self.backup, &self.store, progress)?;
+        let folders = &layout.folders;
+        let kept_originals = StoreFolders::of(&kept, None).originals;
+        for from in [Some(&folders.originals), folders.former_originals.as_ref()].into_iter().flatten() {
+            move_originals(from, &kept_originals, progress).map_err(at(from))?;
+        }
+        let backed_up = StoreLayout::of(&self.backup).folders.originals;
+        copy_originals(&backed_up, &folders.originals, progress).map_err(at(&folders.originals))?;
+        if let Ok(second) = &layout.second_name {
+            // A store without it can be used.
+            name_again(&self.store, second).ok();
+        }
+        doctor::remove_index(folders).map_err(at(&self.store))?;
+        Ok(Restored { kept: self.replaces.then_some(kept) })
+    }
+}
+
+/// Renames a file that cannot be read, with its companions.
+fn set_aside(layout: &StoreLayout, kept: &Path) -> io::Result<()> {
+    for suffix in COMPANIONS {
+        drop(fs::rename(with_suffix(&layout.file, suffix), with_suffix(kept, suffix)));
+    }
+    if let Some(second) = &layout.folders.second_name
+        && health::names(&layout.file, second)? == Some(health::NameState::Named)
+    {
+        fs::remove_file(second)?;
+    }
+    fs::rename(&layout.file, kept)
+}
+
+/// Moves the output of turns away. On another file system it is copied, and stays.
+fn move_originals(from: &Path, to: &Path, progress: Progress<'_>) -> io::Result<()> {
+    if fs::symlink_metadata(from).is_err() {
+        return Ok(());
+    }
+    if fs::symlink_metadata(to).is_err() && fs::rename(from, to).is_ok() {
+        return Ok(());
+    }
+    copy_originals(from, to, progress)
+}

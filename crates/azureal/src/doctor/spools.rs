@@ -1,0 +1,107 @@
+//! Unfinished turns and leases.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::Path;
+
+use azureal_engine::{SpoolState, Spools};
+use azureal_files::Folder;
+use azureal_store::sqlite::StoreFolders;
+
+use super::{Finding, Severity};
+use crate::error::{Error, shown};
+
+/// The ending of a file that is set aside.
+const SET_ASIDE: &str = ".damaged";
+
+/// Returns the spools of a store in a file.
+pub(super) fn of(folders: &StoreFolders) -> Spools {
+    Spools::new(&folders.spools).with_former(folders.former_spools.clone())
+}
+
+/// Checks spools and leases. A turn that runs is no finding.
+pub(super) fn check(spools: &Spools) -> Vec<Finding> {
+    let found = match spools.inspect() {
+        Ok(found) => found,
+        Err(error) => {
+            let finding = Finding::at("spool", Severity::Error, &error.path, error.source.to_string());
+            return vec![finding];
+        }
+    };
+    found.iter().filter_map(finding).collect()
+}
+
+fn finding(state: &SpoolState) -> Option<Finding> {
+    let aside = "renames it, so that no turn is looked for in it";
+    Some(match state {
+        SpoolState::Ended(turn) => {
+            let message = "its last turn was interrupted and is not stored yet";
+            Finding::new("interrupted_turn", Severity::Warning, format!("S{}", turn.session), message)
+                .fixed_by("stores it, as every other command does")
+        }
+        SpoolState::Unreadable(path) => {
+            let message = "the header of an unfinished turn cannot be read";
+            Finding::at("spool", Severity::Error, path, message).fixed_by(aside)
+        }
+        SpoolState::WithoutHeader(path) => {
+            let message = "the output of a turn without its header: its session is not known";
+            Finding::at("spool", Severity::Error, path, message).fixed_by(aside)
+        }
+        SpoolState::StaleLease(path) => {
+            Finding::at("stale_lease", Severity::Warning, path, "the lease of a process that has ended")
+                .fixed_by("removes it, as every other command does")
+        }
+        _ => return None,
+    })
+}
+
+/// Refuses if a turn runs.
+pub(super) fn check_idle(spools: &Spools) -> Result<(), Error> {
+    let found = spools.inspect().map_err(|error| Error::file(&error.path, &error.source))?;
+    let running = found.iter().find_map(|state| match state {
+        SpoolState::Running(turn) => Some(format!("S{}", turn.session)),
+        SpoolState::Leased(path) => {
+            let name = path.file_stem().map(OsStr::to_string_lossy);
+            Some(name.unwrap_or_default().into_owned())
+        }
+        _ => None,
+    });
+    match running {
+        Some(session) => Err(Error::new("busy", format!("a turn of {session} is running")).with_hint(
+            format!("wait for it, or end it with `azureal cancel {session}`; nothing was changed"),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Sets files aside that belong to no turn, and returns what was done.
+pub(super) fn fix(spools: &Spools) -> Result<Vec<String>, Error> {
+    let mut done = Vec::new();
+    let found = spools.inspect().map_err(|error| Error::file(&error.path, &error.source))?;
+    for state in found {
+        match state {
+            SpoolState::Unreadable(path) | SpoolState::WithoutHeader(path) => {
+                set_aside(&path).map_err(|error| Error::file(&path, &error))?;
+                done.push(format!("{}: renamed, with the ending `{SET_ASIDE}`", shown(&path)));
+            }
+            // The recovery that follows removes it.
+            SpoolState::StaleLease(path) => done.push(format!("{}: removed", shown(&path))),
+            _ => {}
+        }
+    }
+    Ok(done)
+}
+
+/// Renames a header with its output and errors, or an output.
+fn set_aside(path: &Path) -> io::Result<()> {
+    let (Some(folder), Some(stem)) = (path.parent(), path.file_stem()) else { return Ok(()) };
+    let folder = Folder::open(folder)?;
+    for name in folder.names()? {
+        if Path::new(&name).file_stem() == Some(stem) {
+            let mut aside: OsString = name.clone();
+            aside.push(SET_ASIDE);
+            folder.rename_new(&name, &aside)?;
+        }
+    }
+    folder.sync()
+}

@@ -1,0 +1,91 @@
+use std::path::{Path, PathBuf};
+
+use azureal::Options;
+use azureal::backup::Restore;
+use azureal::error::shown;
+use serde_json::json;
+
+use crate::confirm::{Answer, ask};
+use crate::environment::environment;
+use crate::failure::Failure;
+use crate::output::{Output, counted, tell};
+use crate::spinner::Spinner;
+
+/// Put a backup back
+///
+/// The store becomes what the backup is, in one transaction. What is there now is kept beside it as `<store>.before-restore-<time>`, with
+/// the output of its turns. It asks first; without a terminal, it needs `--yes`. While a turn runs, nothing is restored.
+///
+/// With `--store FILE` or in another project, the backup is restored there.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  azureal restore ~/backups/project.azs
+  azureal -C ../other-project restore ~/backups/project.azs --yes
+  azureal copy --from project.azs --to postgres://host/db   add a backup to a server")]
+pub(crate) struct Args {
+    /// The backup
+    #[arg(value_name = "PATH")]
+    path: PathBuf,
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
+}
+
+/// Restores to the store `named`, or else to the project's.
+pub(crate) fn run(args: &Args, named: Option<&Path>, out: &mut Output) -> Result<(), Failure> {
+    let environment = environment();
+    let options = Options { store: named.map(Path::to_owned), may_block: true, ..Options::default() };
+    let spinner = Spinner::start("checking the backup");
+    let step = |step: &str| spinner.relabel(&format!("checking the backup: {step}"));
+    let restore = Restore::prepare(&args.path, Path::new("."), &environment, &options, &step)?;
+    drop(spinner);
+    if !args.yes {
+        confirm(&restore)?;
+    }
+    let spinner = Spinner::start("restoring");
+    let restored = restore.run(&|step| spinner.relabel(&format!("restoring: {step}")))?;
+    drop(spinner);
+    if out.is_json() {
+        let kept = restored.kept.as_ref().map(|kept| kept.display().to_string());
+        return out.json(&json!({
+            "store": restore.store.display().to_string(),
+            "sessions": restore.sessions,
+            "events": restore.events,
+            "kept": kept,
+        }));
+    }
+    out.line(&format!(
+        "{} has {} and {} again",
+        shown(&restore.store),
+        counted(restore.sessions, "session"),
+        counted(restore.events, "event")
+    ))?;
+    out.flush()?;
+    if let Some(kept) = &restored.kept {
+        tell(&format!("what was there is kept: {}", shown(kept)));
+    }
+    Ok(())
+}
+
+fn confirm(restore: &Restore) -> Result<(), Failure> {
+    let there = match restore.replaces {
+        true => "What is there now is kept beside it.",
+        false => "There is no store yet.",
+    };
+    let question = format!(
+        "Restore {} with {} to {}? {there} [y/N] ",
+        counted(restore.sessions, "session"),
+        counted(restore.events, "event"),
+        shown(&restore.store)
+    );
+    match ask(&question) {
+        Answer::Yes => Ok(()),
+        Answer::No => Err(Failure::cancelled("nothing was restored")),
+        Answer::Nobody => Err(Failure::refused(
+            "not_confirmed",
+            "restoring replaces the store, and there is no terminal to ask on",
+        )
+        .with_hint("`--yes` restores without asking")),
+    }
+}

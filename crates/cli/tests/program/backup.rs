@@ -1,0 +1,214 @@
+//! Backups: everything is there again, nothing is overwritten in silence, and what was there is kept.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use rusqlite::Connection;
+use serde_json::json;
+
+use crate::servers::{Server, on_every_server, run_on};
+use crate::world::{World, assistant, user};
+
+/// A session from elsewhere, and one with two turns and their output.
+fn world() -> World {
+    let world = World::new();
+    world.session("imported", &[user("Hello"), assistant("Hi")]);
+    for prompt in ["one", "two"] {
+        assert_eq!(world.run(&["run", "-s", "talk", "-a", "offline", prompt]).code, 0);
+    }
+    world
+}
+
+/// All that is shown of the sessions, and the output of the turns.
+fn content(world: &World, store: &[&str]) -> Vec<String> {
+    let run = |arguments: &[&str]| world.run(&[store, arguments].concat()).stdout;
+    vec![
+        run(&["list", "--all", "--json"]),
+        run(&["show", "--json", "S1"]),
+        run(&["show", "--json", "S2"]),
+        run(&["original", "S2", "--seq", "3"]),
+        run(&["original", "S2", "--seq", "7"]),
+    ]
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn a_backup_is_a_store_with_everything_and_is_put_back() {
+    let world = world();
+    let before = content(&world, &[]);
+    assert!(before[4].contains("two"), "{}", before[4]);
+    let backup = world.path("backup.azs");
+    let path = backup.to_str().unwrap();
+    let ran = world.run(&["backup", path, "--json"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    assert_eq!((&ran.json()["sessions"], &ran.json()["events"]), (&json!(2), &json!(10)), "{ran}");
+    assert!(ran.json()["originals_bytes"].as_u64() > Some(0), "{ran}");
+    let originals = world.path("backup.azs.originals");
+    assert_eq!((mode(&backup), mode(&originals)), (0o600, 0o700));
+    assert_eq!(content(&world, &["--store", path])[1..], before[1..]);
+    let doctor = world.run(&["--store", path, "doctor", "--json"]);
+    assert_eq!((doctor.code, &doctor.json()["findings"]), (0, &json!([])), "{doctor}");
+
+    // Not overwritten in silence.
+    let refused = world.run(&["backup", path]);
+    assert_eq!(refused.code, 1, "{refused}");
+    assert!(refused.stderr.contains("is there already"), "{refused}");
+    assert_eq!(world.run(&["backup", path, "--force"]).code, 0);
+    let folder = world.path("backups");
+    fs::create_dir(&folder).unwrap();
+    world.run(&["backup", folder.to_str().unwrap()]);
+    let names: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+    let own = world.store();
+    assert_eq!(world.run(&["backup", "--force", own.to_str().unwrap()]).code, 2);
+
+    // Changed, and put back.
+    world.run(&["run", "-s", "talk", "-a", "offline", "three"]);
+    world.run(&["rm", "S1", "--yes"]);
+    let changed = world.run(&["list", "--all", "--json"]).stdout;
+    let refused = world.run(&["restore", path]);
+    assert_eq!(refused.code, 3, "{refused}");
+    let identity = fs::metadata(world.store()).unwrap().ino();
+    let ran = world.run(&["restore", path, "--yes", "--json"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    assert_eq!(content(&world, &[])[1..], before[1..]);
+    assert_eq!(fs::metadata(world.store()).unwrap().ino(), identity, "the file keeps both its names");
+    let kept = ran.json()["kept"].as_str().unwrap().replace("[folder]", world.path("").to_str().unwrap());
+    let list = world.run(&["--store", &kept, "list", "--all", "--json"]).stdout;
+    let without_sizes = |text: &str| text.split("\"id\"").count();
+    assert_eq!(without_sizes(&list), without_sizes(&changed));
+    assert!(world.run(&["--store", &kept, "show", "talk"]).stdout.contains("three"));
+    let doctor = world.run(&["doctor", "--json"]);
+    assert_eq!((doctor.code, &doctor.json()["findings"]), (0, &json!([])), "{doctor}");
+    // The next turn continues it, and a purge leaves no copy.
+    assert_eq!(world.run(&["run", "-s", "talk", "-a", "offline", "four"]).code, 0);
+    assert_eq!(world.run(&["purge", "--yes"]).code, 0);
+    let left: Vec<_> =
+        fs::read_dir(world.path("p/.azureal")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, [".gitignore"]);
+}
+
+#[test]
+fn a_backup_is_restored_to_another_place_and_over_a_store_that_cannot_be_read() {
+    let world = world();
+    let before = content(&world, &[]);
+    let backup = world.path("backup.azs");
+    let path = backup.to_str().unwrap();
+    assert_eq!(world.run(&["backup", path]).code, 0);
+    // A new project.
+    fs::create_dir(world.path("q")).unwrap();
+    let elsewhere = world.path("q");
+    let elsewhere = elsewhere.to_str().unwrap();
+    let ran = world.run(&["-C", elsewhere, "restore", path, "--yes"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    assert_eq!(content(&world, &["-C", elsewhere])[1..], before[1..]);
+    // A file.
+    assert_eq!(world.run(&["--store", "other.azs", "restore", path, "--yes"]).code, 0);
+    assert_eq!(content(&world, &["--store", "other.azs"])[1..], before[1..]);
+    // A store that is no store any more.
+    fs::write(world.store(), "x".repeat(9_000)).unwrap();
+    assert_eq!(world.run(&["list"]).code, 1);
+    let ran = world.run(&["restore", path, "--yes"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    assert_eq!(content(&world, &[])[1..], before[1..]);
+    let doctor = world.run(&["doctor", "--json"]);
+    assert_eq!((doctor.code, &doctor.json()["findings"]), (0, &json!([])), "{doctor}");
+}
+
+#[test]
+fn a_backup_that_is_damaged_or_none_is_not_restored() {
+    let world = world();
+    let before = world.run(&["show", "--json", "S2"]).stdout;
+    let backup = world.path("backup.azs");
+    let path = backup.to_str().unwrap();
+    assert_eq!(world.run(&["backup", path]).code, 0);
+    let length = fs::metadata(&backup).unwrap().len();
+    fs::OpenOptions::new().write(true).open(&backup).unwrap().set_len(length - 5_000).unwrap();
+    for (path, why) in
+        [(path, "the file cannot be used"), ("nowhere.azs", "no such file"), (".", "is no file")]
+    {
+        let ran = world.run(&["restore", path, "--yes"]);
+        assert!(ran.code > 0 && ran.stderr.contains(why), "{path}: {ran}");
+    }
+    let own = world.store();
+    assert_eq!(world.run(&["restore", own.to_str().unwrap(), "--yes"]).code, 2);
+    assert_eq!(world.run(&["show", "--json", "S2"]).stdout, before);
+    let none = World::new();
+    let ran = none.run(&["backup", "x.azs"]);
+    assert!(ran.code == 1 && ran.stderr.contains("no store to back up"), "{ran}");
+    assert_eq!(none.run(&["--store", "memory:", "backup", "x.azs"]).code, 2);
+}
+
+#[test]
+fn a_backup_while_another_process_holds_a_write_ahead_log_has_its_turns() {
+    let world = world();
+    let open = Connection::open(world.store()).unwrap();
+    open.pragma_update(None, "journal_mode", "wal").unwrap();
+    open.execute_batch("UPDATE sessions SET name = 'in the log' WHERE id = 1").unwrap();
+    assert_eq!(world.run(&["backup", "../backup.azs"]).code, 0);
+    drop(open);
+    assert!(!world.path("backup.azs-wal").exists());
+    assert!(world.run(&["--store", "../backup.azs", "list", "--all"]).stdout.contains("in the log"));
+}
+
+on_every_server! {
+    a_store_on_a_server_is_checked_and_backed_up_to_a_file
+}
+
+fn a_store_on_a_server_is_checked_and_backed_up_to_a_file<S: Server>() {
+    let Some(server) = S::shared() else { return };
+    let (world, store) = (World::new(), server.store("backed-up"));
+    for prompt in ["one", "two"] {
+        assert_eq!(run_on(&world, &store, &["run", "-s", "talk", "-a", "offline", prompt]).code, 0);
+    }
+    let doctor = run_on(&world, &store, &["doctor", "--json"]);
+    assert_eq!((doctor.code, &doctor.json()["sessions"]), (0, &json!(1)), "{doctor}");
+    assert_eq!(doctor.json()["findings"], json!([]), "{doctor}");
+    let ran = run_on(&world, &store, &["backup", "../backup.azs", "--json"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    let show = |store: &str| run_on(&world, store, &["show", "--json", "talk"]).stdout;
+    assert_eq!(show("../backup.azs"), show(&store));
+    let refused = run_on(&world, &store, &["restore", "../backup.azs", "--yes"]);
+    assert!(refused.code == 2 && refused.stderr.contains("azureal copy --from"), "{refused}");
+}
+
+#[test]
+fn damaged_sessions_on_postgres_are_named() {
+    use azureal_testkit::servers::PostgresServer;
+    let Some(server) = PostgresServer::shared() else { return };
+    let (world, store) = (World::new(), Server::store(server, "damaged"));
+    for prompt in ["one", "two"] {
+        run_on(&world, &store, &["run", "-s", "talk", "-a", "offline", prompt]);
+    }
+    server.sql("UPDATE azureal.sessions SET messages = messages + 1 WHERE project = 'damaged'");
+    server.sql("UPDATE azureal.events SET json = 'x' WHERE project = 'damaged' AND seq = 3");
+    server.sql("DELETE FROM azureal.events WHERE project = 'damaged' AND seq = 5");
+    let ran = run_on(&world, &store, &["doctor", "--json"]);
+    let report = ran.json();
+    let mut kinds: Vec<&str> = report["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|finding| finding["kind"].as_str().unwrap())
+        .collect();
+    kinds.sort();
+    assert_eq!((ran.code, kinds), (1, vec!["counts", "gap", "undecodable_event"]), "{ran}");
+}
+
+#[test]
+fn damaged_sessions_on_redis_are_named() {
+    use azureal_testkit::servers::RedisServer;
+    let Some(server) = RedisServer::shared() else { return };
+    let (world, store) = (World::new(), Server::store(server, "damaged"));
+    run_on(&world, &store, &["run", "-s", "talk", "-a", "offline", "one"]);
+    let keys = server.command(&["KEYS", "azureal:{damaged}*"]);
+    let session =
+        keys.lines().find(|key| server.command(&["HEXISTS", key, "messages"]).as_str() == "1").unwrap();
+    server.command(&["HINCRBY", session, "messages", "1"]);
+    let ran = run_on(&world, &store, &["doctor", "--json"]);
+    assert_eq!((ran.code, &ran.json()["findings"][0]["kind"]), (1, &json!("counts")), "{ran}");
+}

@@ -1,0 +1,184 @@
+//! Consistent copies of a store, while others write to it.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use azureal_core::StoreError;
+use rusqlite::Connection;
+use rusqlite::backup::{Backup, StepResult};
+
+use super::super::codec::Codec;
+use super::super::file::{StoreFile, publish, sync_folder};
+use super::super::folders::{COMPANIONS, with_suffix};
+use super::super::{connection, error, schema};
+use super::repair::upgrade;
+use super::{Progress, check_structure};
+
+/// The number of pages that are copied under one lock: 16 MiB of pages of the usual size.
+const STEP: i32 = 4096;
+/// A copy begins again when another process writes. After so many times, the rest is copied under one lock.
+const MOST_RESTARTS: usize = 3;
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+
+/// What happens to a file that has the name of the copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExistingCopy {
+    /// It stays, and the copy is an error.
+    Keep,
+    /// It is replaced, when the copy is complete.
+    Replace,
+}
+
+/// Copies the store in a file to another file, which appears when it is complete, private, synced and checked.
+///
+/// Other processes can write to the store meanwhile. The copy has all changes up to a moment, and none after it.
+pub fn back_up(
+    store: &Path,
+    to: &Path,
+    existing: ExistingCopy,
+    progress: Progress<'_>,
+) -> Result<(), StoreError> {
+    let source = open_file(store)?;
+    let target = StoreFile::new(to.to_owned(), None);
+    if existing == ExistingCopy::Keep && target.exists() {
+        return Err(exists(to));
+    }
+    target.remove_leftovers();
+    let temporary = target.unfinished();
+    let written = write_copy(&target, &source, &temporary, progress);
+    let done = written.and_then(|()| {
+        let io = |error| error::from_io(to, error);
+        match existing {
+            ExistingCopy::Keep if !publish(&temporary, to).map_err(io)? => Err(exists(to)),
+            ExistingCopy::Keep => Ok(()),
+            ExistingCopy::Replace => fs::rename(&temporary, to)
+                .and_then(|()| sync_folder(to.parent().unwrap_or(Path::new("."))))
+                .map_err(io),
+        }
+    });
+    for suffix in [""].iter().chain(&COMPANIONS) {
+        drop(fs::remove_file(with_suffix(&temporary, suffix)));
+    }
+    done
+}
+
+fn exists(path: &Path) -> StoreError {
+    let source = io::Error::from(io::ErrorKind::AlreadyExists);
+    StoreError::Other { place: path.display().to_string(), source: source.into() }
+}
+
+/// Opens the file of a store after the checks that every use makes.
+fn open_file(store: &Path) -> Result<Connection, StoreError> {
+    let place = || store.display().to_string();
+    let file = StoreFile::new(store.to_owned(), None);
+    if !file.exists() {
+        return Err(StoreError::NotAStore { place: place(), why: "it is not there".to_owned() });
+    }
+    file.check_companions()?;
+    let path = file.real_path()?;
+    let connection = connection::open(&path)?;
+    schema::prepare(&path, &connection)?;
+    Ok(connection)
+}
+
+fn write_copy(
+    target: &StoreFile,
+    source: &Connection,
+    temporary: &Path,
+    progress: Progress<'_>,
+) -> Result<(), StoreError> {
+    let io = |error| error::from_io(target.path(), error);
+    let sqlite = |error| error::from_sqlite(target.path(), error);
+    let file = target.create_private(temporary).map_err(io)?;
+    let mut copy = Connection::open(temporary).map_err(sqlite)?;
+    copy.execute_batch("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;").map_err(sqlite)?;
+    copy_pages(source, &mut copy, progress).map_err(sqlite)?;
+    // A store that others use with a write-ahead log says so in its header.
+    copy.execute_batch("PRAGMA journal_mode = DELETE;").map_err(sqlite)?;
+    copy.close().map_err(|(_, error)| sqlite(error))?;
+    file.sync_all().map_err(io)?;
+    drop(file);
+    let copy = connection::open(temporary)?;
+    match check_structure(&copy, progress).join("; ") {
+        why if !why.is_empty() => {
+            Err(StoreError::Corrupt { place: target.path().display().to_string(), why })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Copies all pages of a database into another one.
+fn copy_pages(from: &Connection, to: &mut Connection, progress: Progress<'_>) -> rusqlite::Result<()> {
+    let backup = Backup::new(from, to)?;
+    let (mut restarts, mut busy_since, mut left) = (0, None, i32::MAX);
+    loop {
+        let pages = if restarts < MOST_RESTARTS { STEP } else { -1 };
+        match backup.step(pages)? {
+            StepResult::Done => return Ok(()),
+            StepResult::Busy | StepResult::Locked => {
+                let since: &mut Instant = busy_since.get_or_insert_with(Instant::now);
+                if since.elapsed() > connection::LOCK_TIMEOUT {
+                    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
+                    return Err(rusqlite::Error::SqliteFailure(code, None));
+                }
+                std::thread::sleep(BUSY_PAUSE);
+                continue;
+            }
+            StepResult::More => busy_since = None,
+            _ => {}
+        }
+        let now = backup.progress();
+        if now.remaining >= left {
+            restarts += 1;
+        }
+        left = now.remaining;
+        progress(&format!("page {} of {}", now.pagecount - now.remaining, now.pagecount));
+    }
+}
+
+/// Replaces the content of a store by that of a copy, in one transaction. The file keeps its names, and processes that have it open
+/// continue with the new content.
+///
+/// The copy itself is not changed: an older one is upgraded on the way.
+pub fn restore(copy: &Path, store: &Path, progress: Progress<'_>) -> Result<(), StoreError> {
+    let target = StoreFile::new(store.to_owned(), None);
+    let temporary = target.unfinished();
+    target.make_folder()?;
+    target.remove_leftovers();
+    let done = restore_by(&target, copy, store, &temporary, progress);
+    for suffix in [""].iter().chain(&COMPANIONS) {
+        drop(fs::remove_file(with_suffix(&temporary, suffix)));
+    }
+    done
+}
+
+fn restore_by(
+    target: &StoreFile,
+    copy: &Path,
+    store: &Path,
+    temporary: &Path,
+    progress: Progress<'_>,
+) -> Result<(), StoreError> {
+    write_copy(target, &open_file(copy)?, temporary, progress)?;
+    let sqlite = |error| error::from_sqlite(store, error);
+    let mut codec = Codec::new().map_err(|error| error::from_io(store, error))?;
+    let mut new = connection::open(temporary)?;
+    let columns = schema::prepare(temporary, &new)?;
+    upgrade(temporary, &mut new, columns, &mut codec).map_err(|fault| fault.at(store))?;
+    if !target.exists() {
+        connection::close(new).map_err(sqlite)?;
+        fs::File::open(temporary)
+            .and_then(|file| file.sync_all())
+            .map_err(|error| error::from_io(store, error))?;
+        if publish(temporary, store).map_err(|error| error::from_io(store, error))? {
+            return Ok(());
+        }
+        new = connection::open(temporary)?;
+    }
+    target.check_companions()?;
+    let mut old = connection::open(&target.real_path()?)?;
+    copy_pages(&new, &mut old, progress).map_err(sqlite)?;
+    connection::close(old).map_err(sqlite)
+}

@@ -1,0 +1,372 @@
+//! Checks and repairs of a store's file, and copies of it.
+//!
+//! [`inspect`] finds what is wrong and changes nothing. [`repair`] repairs it, after a copy of the file is made. Nothing is dropped: rows
+//! that cannot stay are written to a file beside the store, and a file that SQLite cannot use is kept, while every row of it that
+//! can be read moves to a new one.
+
+mod backup;
+mod pages;
+mod problem;
+mod repair;
+mod rows;
+mod salvage;
+mod set_aside;
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use azureal_core::{SessionId, StoreError, Uuid};
+use rusqlite::Connection;
+
+use super::codec::Codec;
+use super::error::Fault;
+use super::file::{Identity, StoreFile, sync_folder};
+use super::folders::{COMPANIONS, with_suffix};
+use super::second_name::SecondName;
+use super::{FileNotice, connection, error, notice, schema};
+
+pub use crate::originals::{OriginalProblem, inspect_originals};
+pub use backup::{ExistingCopy, back_up, restore};
+pub use problem::StoreProblem;
+pub use rows::CheckedSession;
+
+use set_aside::SetAside;
+
+/// Hears of the progress, in words.
+pub type Progress<'a> = &'a dyn Fn(&str);
+
+/// The most findings of SQLite's own check that are reported.
+const MOST_FINDINGS: usize = 20;
+
+/// The result of a check.
+#[derive(Debug, Default)]
+pub struct Inspection {
+    /// What is wrong.
+    pub problems: Vec<StoreProblem>,
+    /// The sessions that can be read.
+    pub sessions: Vec<CheckedSession>,
+    /// The number of events that can be decoded.
+    pub readable_events: u64,
+}
+
+impl Inspection {
+    fn unusable(why: String) -> Self {
+        Self { problems: vec![StoreProblem::Unusable(why)], ..Self::default() }
+    }
+
+    fn is_structure_damaged(&self) -> bool {
+        let is_structure = |problem: &StoreProblem| {
+            matches!(problem, StoreProblem::Unusable(_) | StoreProblem::Structure(_))
+        };
+        self.problems.iter().any(is_structure)
+    }
+}
+
+/// A session that has a new UUID, because another one had the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewUuid {
+    /// The session.
+    pub session: SessionId,
+    /// The UUID that it had.
+    pub former: Uuid,
+    /// The one that it has now.
+    pub uuid: Uuid,
+}
+
+/// The result of a repair.
+#[derive(Debug, Default)]
+pub struct Repaired {
+    /// The copy of the store before the repair.
+    pub backup: PathBuf,
+    /// The file with the rows that were set aside, and their number.
+    pub set_aside: Option<(PathBuf, u64)>,
+    /// The problems that were repaired.
+    pub problems: Vec<StoreProblem>,
+    /// The sessions that have a new UUID.
+    pub new_uuids: Vec<NewUuid>,
+    /// The number of rows of a damaged file that cannot be read. They are in the copy.
+    pub unreadable: u64,
+}
+
+/// Checks the file of a store. Changes nothing, apart from what every reader does: SQLite rolls a half-written change back.
+///
+/// # Errors
+///
+/// The file is of a newer version, has definitions that are not ours, or cannot be opened for another reason than damage.
+pub fn inspect(store: &Path, progress: Progress<'_>) -> Result<Inspection, StoreError> {
+    let file = StoreFile::new(store.to_owned(), None);
+    file.check_companions()?;
+    let path = file.real_path()?;
+    if fs::metadata(&path).is_ok_and(|found| found.len() == 0) {
+        return Ok(Inspection::unusable("it is empty".to_owned()));
+    }
+    let opened = connection::open(&path).and_then(|connection| {
+        let columns = schema::prepare(&path, &connection)?;
+        Ok((connection, columns))
+    });
+    let (connection, columns) = match opened {
+        Ok(opened) => opened,
+        Err(StoreError::Corrupt { why, .. }) => return Ok(Inspection::unusable(why)),
+        Err(StoreError::NotAStore { why, .. }) if !is_other_database(&path) => {
+            return Ok(Inspection::unusable(why));
+        }
+        Err(error) => return Err(error),
+    };
+    let mut codec = Codec::new().map_err(|error| error::from_io(store, error))?;
+    let mut inspection = Inspection::default();
+    let found = check_structure(&connection, progress);
+    let is_sound = found.is_empty();
+    if !is_sound {
+        inspection.problems.push(StoreProblem::Structure(found));
+    }
+    match rows::check(&connection, &columns, &mut codec, progress) {
+        Ok(check) => {
+            inspection.problems.extend(check.problems);
+            inspection.sessions = check.sessions;
+            inspection.readable_events = check.readable;
+        }
+        // The structure is damaged, so the rows cannot be read to their end.
+        Err(Fault::Sqlite(_)) if !is_sound => {}
+        Err(fault) => match fault.at(store) {
+            StoreError::Corrupt { why, .. } => inspection.problems.push(StoreProblem::Structure(vec![why])),
+            error => return Err(error),
+        },
+    }
+    drop(connection::close(connection));
+    Ok(inspection)
+}
+
+/// Returns whether a file is a sound SQLite database that has no table of ours.
+fn is_other_database(path: &Path) -> bool {
+    let tables = |connection: Connection| -> rusqlite::Result<(i64, i64)> {
+        connection.query_row(
+            "SELECT count(*), count(*) FILTER (WHERE name IN ('sessions', 'events', 'compactions', 'meta'))
+             FROM sqlite_schema",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+    };
+    let found = connection::open_foreign(path).map(tables);
+    matches!(found, Ok(Ok((1.., 0))))
+}
+
+/// Runs SQLite's own checks: the quick one first, then the one that also compares the indexes.
+fn check_structure(connection: &Connection, progress: Progress<'_>) -> Vec<String> {
+    for (check, what) in [("quick_check", "the file"), ("integrity_check", "the indexes")] {
+        progress(what);
+        let run = || -> rusqlite::Result<Vec<String>> {
+            connection
+                .prepare(&format!("PRAGMA {check}({MOST_FINDINGS})"))?
+                .query_map([], |row| row.get::<_, String>(0))?
+                .collect()
+        };
+        let mut found = run().unwrap_or_else(|error| vec![error.to_string()]);
+        found.retain(|line| line != "ok");
+        if !found.is_empty() {
+            return found.iter().map(|line| line.replace('\n', " ")).collect();
+        }
+    }
+    Vec::new()
+}
+
+/// Repairs the file of a store, after a copy of it is made beside it. `second_name` is the second name that the file has or may have.
+///
+/// No turn may run meanwhile: the caller makes sure of that.
+pub fn repair(
+    store: &Path,
+    second_name: Option<&Path>,
+    progress: Progress<'_>,
+) -> Result<Repaired, StoreError> {
+    let inspection = inspect(store, progress)?;
+    let time = notice::now_in_names();
+    let mut aside = SetAside::beside(store, &time);
+    let file = StoreFile::new(store.to_owned(), second_name.map(Path::to_owned));
+    let mut repaired = if inspection.is_structure_damaged() {
+        match reindex(store, &time, progress) {
+            Some(backup) => repair_rows(store, backup, &mut aside, progress)?,
+            None => replace(&file, &time, &mut aside, progress)?,
+        }
+    } else {
+        let backup = unused(store, "backup", &time);
+        back_up(store, &backup, ExistingCopy::Keep, progress)?;
+        repair_rows(store, backup, &mut aside, progress)?
+    };
+    let structure =
+        |problem: &StoreProblem| matches!(problem, StoreProblem::Unusable(_) | StoreProblem::Structure(_));
+    let of_structure: Vec<StoreProblem> = inspection.problems.into_iter().filter(structure).collect();
+    repaired.problems.splice(0..0, of_structure);
+    repaired.set_aside = aside.written().map(|(path, rows)| (path.to_owned(), rows));
+    Ok(repaired)
+}
+
+/// Returns a free name beside the store.
+fn unused(store: &Path, what: &str, time: &str) -> PathBuf {
+    let name = |number: usize| match number {
+        0 => with_suffix(store, &format!(".{what}-{time}")),
+        number => with_suffix(store, &format!(".{what}-{time}-{number}")),
+    };
+    (0..).map(name).find(|path| fs::symlink_metadata(path).is_err()).unwrap_or_else(|| name(0))
+}
+
+fn repair_rows(
+    store: &Path,
+    backup: PathBuf,
+    aside: &mut SetAside,
+    progress: Progress<'_>,
+) -> Result<Repaired, StoreError> {
+    let at = |fault: Fault| fault.at(store);
+    let path = StoreFile::new(store.to_owned(), None).real_path()?;
+    let mut codec = Codec::new().map_err(|error| error::from_io(store, error))?;
+    let mut connection = connection::open(&path)?;
+    let columns = schema::prepare(&path, &connection)?;
+    let columns = repair::upgrade(&path, &mut connection, columns, &mut codec).map_err(at)?;
+    let done = repair::repair(&mut connection, &columns, &mut codec, aside, progress).map_err(at)?;
+    connection::close(connection).map_err(|error| error::from_sqlite(store, error))?;
+    Ok(Repaired { backup, problems: done.repaired, new_uuids: done.new_uuids, ..Repaired::default() })
+}
+
+/// Writes the indexes again, which is enough if only they are damaged. Returns the copy of the file before; `None` if it is not enough.
+fn reindex(store: &Path, time: &str, progress: Progress<'_>) -> Option<PathBuf> {
+    let path = StoreFile::new(store.to_owned(), None).real_path().ok()?;
+    let connection = connection::open(&path).ok()?;
+    schema::prepare(&path, &connection).ok()?;
+    let is_of_index = |line: &String| line.contains("index");
+    let found = check_structure(&connection, progress);
+    if found.is_empty() || !found.iter().all(is_of_index) {
+        return None;
+    }
+    let backup = unused(store, "backup", time);
+    copy_raw(&path, &backup).ok()?;
+    connection.execute_batch("BEGIN IMMEDIATE; REINDEX;").ok()?;
+    if !check_structure(&connection, progress).is_empty() {
+        connection.execute_batch("ROLLBACK").ok()?;
+        drop(fs::remove_file(&backup));
+        return None;
+    }
+    connection.execute_batch("COMMIT").ok()?;
+    connection::close(connection).ok()?;
+    Some(backup)
+}
+
+/// Copies a file as it is. Not while this process has locks on it, which closing the copied file would release.
+fn copy_raw(from: &Path, to: &Path) -> io::Result<()> {
+    let target = StoreFile::new(to.to_owned(), None);
+    let mut copy = target.create_private(to)?;
+    io::copy(&mut File::open(from)?, &mut copy)?;
+    copy.sync_all()
+}
+
+/// Moves all rows that can be read to a new file, which takes the place of the damaged one.
+fn replace(
+    file: &StoreFile,
+    time: &str,
+    aside: &mut SetAside,
+    progress: Progress<'_>,
+) -> Result<Repaired, StoreError> {
+    let store = file.path();
+    let io = |error| error::from_io(store, error);
+    let path = file.real_path()?;
+    // What is in a write-ahead log belongs to the file. The check has rolled a half-written change back. As far as SQLite can lock the
+    // file, no other process changes it until it is replaced.
+    let lock = Connection::open(&path).ok();
+    if let Some(lock) = &lock {
+        drop(lock.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())));
+        drop(lock.execute_batch("BEGIN IMMEDIATE"));
+    }
+    let damaged = File::open(&path).map_err(io)?;
+    file.remove_leftovers();
+    let temporary = file.unfinished();
+    let made = (|| {
+        let new_file = file.create_private(&temporary).map_err(io)?;
+        let sqlite = |error| error::from_sqlite(store, error);
+        let new = Connection::open(&temporary).map_err(sqlite)?;
+        new.execute_batch("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;").map_err(sqlite)?;
+        schema::create(&new).map_err(sqlite)?;
+        let found = salvage::salvage(&damaged, &new, aside, progress).map_err(|fault| fault.at(store))?;
+        new.close().map_err(|(_, error)| sqlite(error))?;
+        if (found.sessions, found.events) == (0, 0) {
+            let why = "no row of it can be read; it may be another file".to_owned();
+            return Err(StoreError::NotAStore { place: store.display().to_string(), why });
+        }
+        let mut repaired = repair_rows(&temporary, PathBuf::new(), aside, progress)?;
+        repaired.unreadable = found.unreadable;
+        new_file.sync_all().map_err(io)?;
+        aside.sync().map_err(io)?;
+        repaired.backup = swap(file, &temporary, time).map_err(io)?;
+        Ok(repaired)
+    })();
+    for suffix in [""].iter().chain(&COMPANIONS) {
+        drop(fs::remove_file(with_suffix(&temporary, suffix)));
+    }
+    // Closing the file releases the lock, so it stays open until here.
+    drop((damaged, lock));
+    made
+}
+
+/// Gives a new file the name of the damaged one, which gets another name. Returns that name.
+fn swap(file: &StoreFile, new: &Path, time: &str) -> io::Result<PathBuf> {
+    let store = file.path();
+    let kept = unused(store, "damaged", time);
+    // A second name, so that there is a file under the first one at every moment.
+    if fs::hard_link(store, &kept).is_err() {
+        fs::rename(store, &kept)?;
+    }
+    for suffix in COMPANIONS {
+        match fs::rename(with_suffix(store, suffix), with_suffix(&kept, suffix)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    let damaged = fs::symlink_metadata(&kept)?;
+    fs::rename(new, store)?;
+    sync_folder(store.parent().unwrap_or(Path::new(".")))?;
+    if let Some(second) = file.second_name()
+        && second.is_of(Identity::of(&damaged))
+    {
+        fs::remove_file(second.path())?;
+    }
+    Ok(kept)
+}
+
+/// The state of the names of a store's file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameState {
+    /// It has its second name.
+    Named,
+    /// It has no second name, and could have one.
+    NotNamed,
+    /// Another file has the second name.
+    OtherFile,
+    /// It has further names, as after `cp -al`.
+    MoreNames,
+    /// It has no first name, but the second.
+    NoFirstName,
+}
+
+/// Returns the state of the names of a store's file; `None` if there is no file. Changes nothing.
+pub fn names(store: &Path, second_name: &Path) -> io::Result<Option<NameState>> {
+    let found = |path: &Path| match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
+    };
+    Ok(match (found(store)?, found(second_name)?) {
+        (None, None) => None,
+        (None, Some(_)) => Some(NameState::NoFirstName),
+        (Some(first), _) if first.nlink() > 2 => Some(NameState::MoreNames),
+        (Some(first), Some(second)) if Identity::of(&first) == Identity::of(&second) => {
+            Some(NameState::Named)
+        }
+        (Some(first), _) if first.nlink() > 1 => Some(NameState::MoreNames),
+        (Some(_), Some(_)) => Some(NameState::OtherFile),
+        (Some(_), None) => Some(NameState::NotNamed),
+    })
+}
+
+/// Gives a store's file its second name. A file that has the name is kept under a new one.
+pub fn name_again(store: &Path, second_name: &Path) -> io::Result<Option<FileNotice>> {
+    let found = fs::symlink_metadata(store)?;
+    let Some(second) = SecondName::new(second_name.to_owned()) else { return Ok(None) };
+    second.renew(store, Identity::of(&found))
+}

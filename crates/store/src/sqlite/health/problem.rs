@@ -1,0 +1,169 @@
+//! Problems in the file of a store.
+
+use std::fmt;
+
+use azureal_core::{SessionId, SessionProblem, counted};
+
+/// The longest gap that is filled, in events. A longer one is more likely a wrong number than so many lost events.
+pub(super) const LONGEST_GAP: u64 = 100_000;
+
+/// Something that is wrong in the file of a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreProblem {
+    /// SQLite cannot use the file.
+    Unusable(String),
+    /// SQLite's own check found damage.
+    Structure(Vec<String>),
+    /// A session is not as it should be.
+    Session(SessionId, SessionProblem),
+    /// Events of a session have no place in it: their `seq` is not a number from 1 on.
+    WithoutPlace {
+        /// The session.
+        session: SessionId,
+        /// The number of events.
+        events: u64,
+    },
+    /// Kind or length of events of a session have a wrong type.
+    EventCells {
+        /// The session.
+        session: SessionId,
+        /// The number of events.
+        events: u64,
+    },
+    /// Summaries of a session cannot be used.
+    Summaries {
+        /// The session.
+        session: SessionId,
+        /// The number of summaries.
+        summaries: u64,
+    },
+    /// Events or summaries belong to a session that is not there.
+    Orphans {
+        /// The number of the session, as it is stored.
+        session: String,
+        /// The number of events.
+        events: u64,
+        /// The number of summaries.
+        summaries: u64,
+    },
+    /// Rows of sessions have a number that no session can have.
+    Numbers {
+        /// The number of rows.
+        rows: u64,
+    },
+    /// Rows of the table `meta` are not text.
+    Meta {
+        /// The number of rows.
+        rows: u64,
+    },
+}
+
+impl StoreProblem {
+    /// Returns a name that stays the same between versions.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Unusable(_) | Self::Structure(_) => "integrity",
+            Self::Session(_, problem) => match problem {
+                SessionProblem::Undecodable { .. } => "undecodable_event",
+                SessionProblem::Gap { .. } => "gap",
+                SessionProblem::SharedPlace { .. } => "duplicate_seq",
+                SessionProblem::Counts { .. } => "counts",
+                SessionProblem::Values { .. } => "row_type",
+                SessionProblem::Summary { .. } => "summary",
+                SessionProblem::NoUuid => "no_uuid",
+                SessionProblem::SharedUuid { .. } => "duplicate_uuid",
+                _ => "session",
+            },
+            Self::WithoutPlace { .. }
+            | Self::EventCells { .. }
+            | Self::Numbers { .. }
+            | Self::Meta { .. } => "row_type",
+            Self::Summaries { .. } => "summary",
+            Self::Orphans { .. } => "orphan_events",
+        }
+    }
+
+    /// Returns the session, if the problem is one of a single session that is there.
+    pub fn session(&self) -> Option<SessionId> {
+        match self {
+            Self::Session(session, _)
+            | Self::WithoutPlace { session, .. }
+            | Self::EventCells { session, .. }
+            | Self::Summaries { session, .. } => Some(*session),
+            _ => None,
+        }
+    }
+
+    /// Returns what a repair does about it; `None` if nothing.
+    pub fn repair(&self) -> Option<String> {
+        Some(match self {
+            Self::Unusable(_) | Self::Structure(_) => {
+                "moves every row that can be read to a new file, and keeps the damaged one".to_owned()
+            }
+            Self::Session(_, problem) => match problem {
+                SessionProblem::Undecodable { .. } => {
+                    "sets the row aside, and puts an error in its place".to_owned()
+                }
+                SessionProblem::Gap { after, next } if next.0.saturating_sub(after.0) > LONGEST_GAP => {
+                    return None;
+                }
+                SessionProblem::Gap { .. } => "puts a note in the place of each missing event".to_owned(),
+                SessionProblem::SharedPlace { .. } => "sets the second row aside".to_owned(),
+                SessionProblem::Counts { .. } => "counts the events again".to_owned(),
+                SessionProblem::Values { .. } => {
+                    "sets the row aside, and writes the values that are read now".to_owned()
+                }
+                SessionProblem::Summary { .. } => "sets the summary aside".to_owned(),
+                SessionProblem::NoUuid | SessionProblem::SharedUuid { .. } => {
+                    "gives the session a new UUID".to_owned()
+                }
+                _ => return None,
+            },
+            Self::WithoutPlace { .. } | Self::Numbers { .. } | Self::Meta { .. } => {
+                "sets the rows aside".to_owned()
+            }
+            Self::EventCells { .. } => "writes kind and length again".to_owned(),
+            Self::Summaries { .. } => "sets the summaries aside".to_owned(),
+            Self::Orphans { session, events, .. } => match (session.parse::<u32>(), events) {
+                (Ok(1..), 1..) => format!("puts them into a session S{session}"),
+                _ => "sets the rows aside".to_owned(),
+            },
+        })
+    }
+}
+
+impl fmt::Display for StoreProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unusable(why) => write!(f, "the file cannot be used: {why}"),
+            Self::Structure(found) => write!(f, "the file is damaged: {}", found.join("; ")),
+            Self::Session(session, problem) => write!(f, "{session}: {problem}"),
+            Self::WithoutPlace { session, events } => write!(
+                f,
+                "{session}: {} cannot be shown, because the number is not one from 1 on",
+                counted(*events, "event")
+            ),
+            Self::EventCells { session, events } => {
+                write!(f, "{session}: kind or length of {} has a wrong type", counted(*events, "event"))
+            }
+            Self::Summaries { session, summaries } => {
+                write!(f, "{session}: {} cannot be used", summaries_text(*summaries))
+            }
+            Self::Orphans { session, events, summaries } => write!(
+                f,
+                "{} and {} of a session that is not there: {session}",
+                counted(*events, "event"),
+                summaries_text(*summaries)
+            ),
+            Self::Numbers { rows } => {
+                write!(f, "{} of sessions with a number that none can have", counted(*rows, "row"))
+            }
+            Self::Meta { rows } => write!(f, "{} of the table `meta` is no text", counted(*rows, "row")),
+        }
+    }
+}
+
+fn summaries_text(count: u64) -> String {
+    if count == 1 { "1 summary".to_owned() } else { format!("{count} summaries") }
+}

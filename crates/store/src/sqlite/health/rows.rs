@@ -1,0 +1,248 @@
+//! Checks of the rows of a store.
+
+use std::collections::BTreeMap;
+
+use azureal_core::{LogCheck, SessionId, SessionProblem, StoredEvent, Uuid, shared_uuids};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Row};
+
+use super::super::codec::Codec;
+use super::super::error::Fault;
+use super::super::schema::{self, IS_USABLE, SessionColumns};
+use super::super::values::{self, LARGEST_VALUE};
+use super::super::{events, sessions};
+use super::{Progress, StoreProblem};
+
+/// A session of a store, for the checks of what belongs to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckedSession {
+    /// Its number.
+    pub id: SessionId,
+    /// Its UUID.
+    pub uuid: Option<Uuid>,
+    /// The number of its last event.
+    pub last: u64,
+    /// The numbers of the events that end a turn.
+    pub turn_ends: Vec<u64>,
+}
+
+/// The result of a check of all rows.
+#[derive(Debug, Default)]
+pub(super) struct RowCheck {
+    pub(super) problems: Vec<StoreProblem>,
+    pub(super) sessions: Vec<CheckedSession>,
+    /// The number of events that can be decoded.
+    pub(super) readable: u64,
+}
+
+/// Checks all rows. Each session is read in a transaction of its own, unless the caller has begun one: others can write in between.
+pub(super) fn check(
+    connection: &Connection,
+    columns: &SessionColumns,
+    codec: &mut Codec,
+    progress: Progress<'_>,
+) -> Result<RowCheck, Fault> {
+    let mut check = RowCheck::default();
+    let numbers: Vec<i64> = connection
+        .prepare("SELECT id FROM sessions ORDER BY id")?
+        .query_map([], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    let valid: Vec<SessionId> = numbers.iter().filter_map(|number| session_id(*number)).collect();
+    if valid.len() < numbers.len() {
+        let rows = (numbers.len() - valid.len()) as u64;
+        check.problems.push(StoreProblem::Numbers { rows });
+    }
+    for (done, id) in valid.iter().enumerate() {
+        progress(&format!("session {} of {}", done + 1, valid.len()));
+        let snapshot = connection.is_autocommit().then(|| connection.unchecked_transaction()).transpose()?;
+        check_session(connection, columns, codec, *id, &mut check)?;
+        drop(snapshot);
+    }
+    let uuids = check.sessions.iter().map(|session| (session.id, session.uuid));
+    let shared = shared_uuids(uuids).into_iter().map(|(id, problem)| StoreProblem::Session(id, problem));
+    check.problems.extend(shared.collect::<Vec<_>>());
+    check.problems.extend(orphans(connection)?);
+    let rows: i64 = connection.query_row(
+        "SELECT count(*) FROM meta WHERE typeof(key) <> 'text' OR typeof(value) <> 'text'",
+        [],
+        |row| row.get(0),
+    )?;
+    if rows > 0 {
+        check.problems.push(StoreProblem::Meta { rows: rows.cast_unsigned() });
+    }
+    Ok(check)
+}
+
+pub(super) fn session_id(number: i64) -> Option<SessionId> {
+    u32::try_from(number).ok().and_then(SessionId::new)
+}
+
+fn check_session(
+    connection: &Connection,
+    columns: &SessionColumns,
+    codec: &mut Codec,
+    id: SessionId,
+    check: &mut RowCheck,
+) -> Result<(), Fault> {
+    let session = i64::from(id.number());
+    let mut record = match sessions::get(connection, columns, codec, id) {
+        // It was deleted meanwhile.
+        Err(Fault::Store(azureal_core::StoreError::NoSuchSession(_))) => return Ok(()),
+        record => record?,
+    };
+    // All columns, also those that are not part of a record.
+    record.damaged = wrong_columns(connection, session)?;
+    let mut log = LogCheck::default();
+    let (mut without_place, mut cells, mut last) = (0, 0, 0);
+    let mut turn_ends = Vec::new();
+    let mut extra = Vec::new();
+    let mut statement = connection.prepare_cached(EVENTS)?;
+    let mut rows = statement.query([session])?;
+    while let Some(row) = rows.next()? {
+        let seq = match row.get_ref(0)? {
+            ValueRef::Integer(seq) if (1..i64::MAX).contains(&seq) => seq,
+            _ => {
+                without_place += 1;
+                continue;
+            }
+        };
+        let stored = stored(row, codec, seq)?;
+        if has_wrong_cells(row)? {
+            cells += 1;
+        }
+        if stored.json.is_ok() && stored.kind == "Complete" {
+            turn_ends.push(seq.cast_unsigned());
+        }
+        last = seq;
+        log.add(&stored);
+    }
+    drop(rows);
+    let decoded = log.tally().counts.events;
+    let problems = log.finish(&record);
+    let undecodable =
+        problems.iter().filter(|problem| matches!(problem, SessionProblem::Undecodable { .. })).count();
+    check.readable += decoded.saturating_sub(undecodable as u64);
+    extra.extend(problems.into_iter().map(|problem| StoreProblem::Session(id, problem)));
+    if without_place > 0 {
+        extra.push(StoreProblem::WithoutPlace { session: id, events: without_place });
+    }
+    if cells > 0 {
+        extra.push(StoreProblem::EventCells { session: id, events: cells });
+    }
+    let (unusable, beyond) = summaries(connection, session, last)?;
+    if unusable > 0 {
+        extra.push(StoreProblem::Summaries { session: id, summaries: unusable });
+    }
+    extra.extend(beyond.into_iter().map(|after_seq| {
+        StoreProblem::Session(id, SessionProblem::Summary { after_seq: events::seq(after_seq) })
+    }));
+    if lacks_uuid(connection, columns, session)? {
+        extra.push(StoreProblem::Session(id, SessionProblem::NoUuid));
+    }
+    check.problems.append(&mut extra);
+    let last = last.cast_unsigned();
+    check.sessions.push(CheckedSession { id, uuid: record.uuid, last, turn_ends });
+    Ok(())
+}
+
+/// The events of a session, those without a place included.
+const EVENTS: &str = "
+SELECT seq, CASE WHEN octet_length(kind) > 1000 THEN '' ELSE kind END,
+       CASE WHEN octet_length(data) > 67141632 THEN octet_length(data) ELSE data END,
+       typeof(kind) = 'text', typeof(char_len) = 'integer'
+FROM events WHERE session_id = ?1 ORDER BY seq, id";
+
+fn stored(row: &Row<'_>, codec: &mut Codec, seq: i64) -> rusqlite::Result<StoredEvent> {
+    let kind = values::text(row.get_ref(1)?).unwrap_or_default();
+    Ok(StoredEvent { seq: events::seq(seq), kind, json: codec.unpack(row.get_ref(2)?) })
+}
+
+fn has_wrong_cells(row: &Row<'_>) -> rusqlite::Result<bool> {
+    let is_right: (bool, bool) = (row.get(3)?, row.get(4)?);
+    Ok(is_right != (true, true))
+}
+
+/// Returns the columns of a session whose value has a wrong type or is too large.
+pub(super) fn wrong_columns(connection: &Connection, session: i64) -> rusqlite::Result<Vec<String>> {
+    let mut wrong = Vec::new();
+    for (column, kind) in known_columns(connection)? {
+        let allowed = match kind {
+            "INTEGER" => "'integer'",
+            "REAL" => "'integer', 'real'",
+            _ => "'text'",
+        };
+        let sql = format!(
+            "SELECT typeof({column}) IN ('null', {allowed}) AND ifnull(octet_length({column}), 0) <= {LARGEST_VALUE}
+             FROM sessions WHERE id = ?1"
+        );
+        let is_right: bool = connection.prepare_cached(&sql)?.query_row([session], |row| row.get(0))?;
+        if !is_right {
+            wrong.push(column.to_owned());
+        }
+    }
+    Ok(wrong)
+}
+
+/// Returns the columns of sessions that we know and that this file has, with the first word of their type.
+pub(super) fn known_columns(connection: &Connection) -> rusqlite::Result<Vec<(&'static str, &'static str)>> {
+    let present = schema::columns(connection, "sessions")?;
+    let known = schema::session_columns().filter(|(name, _)| *name != "id" && present.contains(*name));
+    Ok(known.map(|(name, kind)| (name, kind.split(' ').next().unwrap_or(""))).collect())
+}
+
+/// Returns the number of summaries that cannot be used, and the ends of those that cover more events than there are.
+fn summaries(connection: &Connection, session: i64, last: i64) -> rusqlite::Result<(u64, Vec<i64>)> {
+    let unusable: i64 = connection
+        .prepare_cached(&format!(
+            "SELECT count(*) FROM compactions WHERE session_id = ?1 AND NOT ({IS_USABLE})"
+        ))?
+        .query_row([session], |row| row.get(0))?;
+    let beyond = connection
+        .prepare_cached(&format!(
+            "SELECT after_seq FROM compactions WHERE session_id = ?1 AND {IS_USABLE}
+               AND (after_seq > ?2 OR after_seq < 1)"
+        ))?
+        .query_map([session, last], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    Ok((unusable.cast_unsigned(), beyond))
+}
+
+/// Returns whether a session that azureal has counted has no UUID. Those of other programs get one with the next change.
+fn lacks_uuid(connection: &Connection, columns: &SessionColumns, session: i64) -> rusqlite::Result<bool> {
+    if !columns.keep_counts() {
+        return Ok(false);
+    }
+    let (uuid, is_counted): (Option<String>, bool) = connection
+        .prepare_cached("SELECT uuid, counted_seq IS NOT NULL FROM sessions WHERE id = ?1")?
+        .query_row([session], |row| Ok((values::text(row.get_ref(0)?), row.get(1)?)))?;
+    Ok(match uuid {
+        Some(uuid) => uuid.parse::<Uuid>().is_err(),
+        None => is_counted,
+    })
+}
+
+/// Finds events and summaries without their session.
+fn orphans(connection: &Connection) -> rusqlite::Result<Vec<StoreProblem>> {
+    let mut found: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    for (table, is_event) in [("events", true), ("compactions", false)] {
+        // Of each group the number as text: it may be no number. NULL is in no list.
+        let sql = format!(
+            "SELECT ifnull(CAST(substr(session_id, 1, 100) AS TEXT), 'NULL'), count(*) FROM {table}
+             WHERE session_id IS NULL OR session_id NOT IN (SELECT id FROM sessions) GROUP BY session_id"
+        );
+        let mut statement = connection.prepare(&sql)?;
+        let groups = statement.query_map([], |row| {
+            Ok((values::text(row.get_ref(0)?).unwrap_or_default(), row.get::<_, i64>(1)?))
+        })?;
+        for group in groups {
+            let (session, count) = group?;
+            let counts = found.entry(session).or_default();
+            let place = if is_event { &mut counts.0 } else { &mut counts.1 };
+            *place += count.cast_unsigned();
+        }
+    }
+    let orphans = found.into_iter();
+    Ok(orphans
+        .map(|(session, (events, summaries))| StoreProblem::Orphans { session, events, summaries })
+        .collect())
+}

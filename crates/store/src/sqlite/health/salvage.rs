@@ -1,0 +1,283 @@
+//! Moving the rows of a damaged file to a new one.
+//!
+//! The rows are read page by page ([`super::pages`]): first those that the tables of the file lead to, then those on pages that no
+//! table leads to any more, by their shape. A row that does not fit into the new file is set aside.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, params, params_from_iter};
+
+use super::super::definitions;
+use super::super::error::Fault;
+use super::super::schema;
+use super::Progress;
+use super::pages::{Pages, RawRow};
+use super::set_aside::SetAside;
+
+/// The result of a salvage.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Salvaged {
+    pub(super) sessions: u64,
+    pub(super) events: u64,
+    /// The number of cells that cannot be read.
+    pub(super) unreadable: u64,
+}
+
+/// The tables of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Table {
+    Sessions,
+    Events,
+    Compactions,
+    Meta,
+}
+
+const TABLES: [Table; 4] = [Table::Sessions, Table::Events, Table::Compactions, Table::Meta];
+/// The table in which SQLite keeps the numbers that were used.
+const SEQUENCE: &str = "sqlite_sequence";
+const SCHEMA_ROOT: u32 = 1;
+
+impl Table {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Sessions => "sessions",
+            Self::Events => "events",
+            Self::Compactions => "compactions",
+            Self::Meta => "meta",
+        }
+    }
+
+    /// Returns the columns that this version creates, in their order.
+    fn own_columns(self) -> Vec<String> {
+        let names = match self {
+            Self::Sessions => return schema::session_columns().map(|(name, _)| name.to_owned()).collect(),
+            Self::Events => &["id", "session_id", "seq", "kind", "data", "char_len"][..],
+            Self::Compactions => &[
+                "id",
+                "session_id",
+                "after_seq",
+                "summary",
+                "created",
+                "covers",
+                "writer",
+                "opening",
+                "covered_details",
+            ],
+            Self::Meta => &["key", "value"],
+        };
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    /// Recognises the table of a row by its shape.
+    fn of_shape(values: &[Value]) -> Option<Self> {
+        use Value::{Blob, Integer, Null, Text};
+        match values {
+            [Text(_), Text(_)] => Some(Self::Meta),
+            [Null, Integer(_), Integer(_), Text(_), Blob(_), Integer(_)] => Some(Self::Events),
+            // The JSON itself, as the first versions of the original program wrote it.
+            [Null, Integer(_), Integer(_), Text(_), Text(data), Integer(_)]
+                if data.starts_with(['{', '"']) =>
+            {
+                Some(Self::Events)
+            }
+            [Null, Integer(_), Integer(_), Text(_), Text(_), rest @ ..] if rest.len() <= 4 => {
+                Some(Self::Compactions)
+            }
+            [Null, Text(_), Text(_), Text(_), _, _, _, _, ..] => Some(Self::Sessions),
+            _ => None,
+        }
+    }
+}
+
+/// Moves all rows that can be read to a new file, whose tables are there and empty.
+pub(super) fn salvage(
+    damaged: &File,
+    new: &Connection,
+    aside: &mut SetAside,
+    progress: Progress<'_>,
+) -> Result<Salvaged, Fault> {
+    let pages = Pages::open(damaged.try_clone()?)?;
+    let mut salvage = Salvage { new, aside, columns: BTreeMap::new(), numbers: 0, done: Salvaged::default() };
+    new.execute_batch("PRAGMA foreign_keys = OFF; BEGIN")?;
+    let mut seen = BTreeSet::from([SCHEMA_ROOT]);
+    if pages.has_header {
+        salvage.read_tables(&pages, &mut seen)?;
+    }
+    let free = pages.free();
+    for number in 1..=pages.count {
+        if number % 1_000 == 0 {
+            progress(&format!("page {number} of {}", pages.count));
+        }
+        if seen.contains(&number) || free.contains(&number) || !pages.is_leaf(number) {
+            continue;
+        }
+        let found = pages.rows(number);
+        salvage.done.unreadable += found.unreadable as u64;
+        for row in found.rows {
+            match Table::of_shape(&row.values) {
+                Some(table) => salvage.add(table, row)?,
+                None => salvage.add_unknown(row)?,
+            }
+        }
+    }
+    salvage.keep_numbers()?;
+    let done = salvage.done;
+    schema::set_versions(new)?;
+    new.execute_batch("COMMIT")?;
+    Ok(done)
+}
+
+struct Salvage<'a> {
+    new: &'a Connection,
+    aside: &'a mut SetAside,
+    /// The columns of the tables of the damaged file.
+    columns: BTreeMap<Table, Vec<String>>,
+    /// The greatest number that a session had.
+    numbers: i64,
+    done: Salvaged,
+}
+
+impl Salvage<'_> {
+    /// Moves the rows that the tables of the file lead to.
+    fn read_tables(&mut self, pages: &Pages, seen: &mut BTreeSet<u32>) -> Result<(), Fault> {
+        let mut roots = Vec::new();
+        for leaf in pages.leaves(SCHEMA_ROOT) {
+            seen.insert(leaf);
+            for row in pages.rows(leaf).rows {
+                if let [Value::Text(kind), Value::Text(name), _, Value::Integer(root), sql] = &row.values[..]
+                    && kind == "table"
+                    && let Ok(root) = u32::try_from(*root)
+                {
+                    roots.push((name.clone(), root, sql.clone()));
+                }
+            }
+        }
+        // Sessions first, so that no event is without one for a while.
+        roots.sort_by_key(|(name, ..)| name != "sessions");
+        for (name, root, sql) in roots {
+            let table = TABLES.into_iter().find(|table| table.name() == name);
+            if let Some(table) = table {
+                let columns = columns_of(&name, &sql).unwrap_or_else(|| table.own_columns());
+                self.columns.insert(table, columns);
+            }
+            for leaf in pages.leaves(root) {
+                if !seen.insert(leaf) {
+                    continue;
+                }
+                let found = pages.rows(leaf);
+                self.done.unreadable += found.unreadable as u64;
+                for row in found.rows {
+                    match table {
+                        Some(table) => self.add(table, row)?,
+                        None if name == SEQUENCE => self.note_number(&row),
+                        None => self.set_aside(&name, "the table is not ours", &[], row)?,
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn note_number(&mut self, row: &RawRow) {
+        if let [Value::Text(table), Value::Integer(number)] = &row.values[..]
+            && table == "sessions"
+        {
+            self.numbers = self.numbers.max(*number);
+        }
+    }
+
+    /// Adds a row to its table. One whose place is taken, or that the table refuses, is set aside.
+    fn add(&mut self, table: Table, row: RawRow) -> Result<(), Fault> {
+        let columns = self.columns.get(&table).cloned().unwrap_or_else(|| table.own_columns());
+        let known = table.own_columns();
+        let (mut names, mut values) = (Vec::new(), Vec::new());
+        let mut has_unknown = row.values.len() > columns.len();
+        for (column, value) in columns.iter().zip(&row.values) {
+            if column == "id" {
+                names.push("id".to_owned());
+                values.push(Value::Integer(row.rowid));
+            } else if known.contains(column) {
+                // The default of a column is not NULL in some.
+                if *value != Value::Null {
+                    names.push(column.clone());
+                    values.push(value.clone());
+                }
+            } else if *value != Value::Null {
+                has_unknown = true;
+            }
+        }
+        let places: Vec<String> = (1..=names.len()).map(|number| format!("?{number}")).collect();
+        let sql =
+            format!("INSERT INTO {} ({}) VALUES ({})", table.name(), names.join(", "), places.join(", "));
+        match self.new.prepare_cached(&sql)?.execute(params_from_iter(values)) {
+            Ok(_) if has_unknown => {
+                self.set_aside(table.name(), "it has columns that are not ours", &columns, row)?;
+            }
+            Ok(_) => {}
+            Err(error) if is_refused(&error) => {
+                return self.set_aside(table.name(), &error.to_string(), &columns, row);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        match table {
+            Table::Sessions => self.done.sessions += 1,
+            Table::Events => self.done.events += 1,
+            Table::Compactions | Table::Meta => {}
+        }
+        Ok(())
+    }
+
+    fn add_unknown(&mut self, row: RawRow) -> Result<(), Fault> {
+        self.note_number(&row);
+        let is_internal = matches!(&row.values[..], [Value::Text(table), Value::Integer(_)] if table == "sessions")
+            || matches!(&row.values[..], [Value::Text(kind), Value::Text(_), Value::Text(_), Value::Integer(_), _]
+                if kind == "table" || kind == "index");
+        if is_internal { Ok(()) } else { self.set_aside("", "its table is not known", &[], row) }
+    }
+
+    fn set_aside(&mut self, table: &str, why: &str, columns: &[String], row: RawRow) -> Result<(), Fault> {
+        let mut cells = vec![("rowid".to_owned(), Value::Integer(row.rowid))];
+        let name =
+            |index: usize| columns.get(index).cloned().unwrap_or_else(|| format!("column {}", index + 1));
+        cells.extend(row.values.into_iter().enumerate().map(|(index, value)| (name(index), value)));
+        Ok(self.aside.add(table, why, &cells)?)
+    }
+
+    /// Keeps numbers of deleted sessions from being used again: a row that comes and goes is what AUTOINCREMENT remembers.
+    fn keep_numbers(&self) -> rusqlite::Result<()> {
+        let greatest: i64 =
+            self.new.query_row("SELECT ifnull(max(id), 0) FROM sessions", [], |row| row.get(0))?;
+        if (greatest + 1..=i64::from(u32::MAX)).contains(&self.numbers) {
+            self.new.execute("INSERT INTO sessions (id) VALUES (?1)", params![self.numbers])?;
+            self.new.execute("DELETE FROM sessions WHERE id = ?1", params![self.numbers])?;
+        }
+        Ok(())
+    }
+}
+
+fn is_refused(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(
+            rusqlite::ErrorCode::ConstraintViolation
+                | rusqlite::ErrorCode::TypeMismatch
+                | rusqlite::ErrorCode::TooBig
+        )
+    )
+}
+
+/// Returns the columns of a table, from its definition in the damaged file. `None` if the definition is not one that azureal
+/// executes.
+fn columns_of(table: &str, sql: &Value) -> Option<Vec<String>> {
+    let Value::Text(sql) = sql else { return None };
+    if definitions::foreign_part(sql.as_bytes(), schema::OUR_INDEXES).is_some() {
+        return None;
+    }
+    let scratch = Connection::open_in_memory().ok()?;
+    scratch.execute_batch(sql).ok()?;
+    let mut columns = scratch.prepare("SELECT name FROM pragma_table_info(?1) ORDER BY cid").ok()?;
+    let columns: Vec<String> = columns.query_map([table], |row| row.get(0)).ok()?.flatten().collect();
+    (!columns.is_empty()).then_some(columns)
+}

@@ -1,0 +1,357 @@
+//! Checks and repairs of damaged files: everything that can be read stays.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use azureal_core::{Event, NewSession, NewTurn, Page, Seq, SessionId, SessionStore};
+use azureal_store::SqliteStore;
+use azureal_store::sqlite::health::{ExistingCopy, Repaired, back_up, inspect, repair, restore};
+use azureal_store::sqlite::{SqliteOptions, rusqlite::Connection};
+use futures_executor::block_on;
+use tempfile::TempDir;
+
+const QUIET: &dyn Fn(&str) = &|_| {};
+const SESSIONS: u32 = 12;
+const TURNS: u64 = 40;
+
+struct Folder(TempDir);
+
+impl Folder {
+    /// A store with sessions whose events fill many pages.
+    fn with_store() -> Self {
+        let folder = Self(tempfile::tempdir().unwrap());
+        let store = SqliteStore::open(folder.store(), SqliteOptions::default()).unwrap();
+        for number in 1..=SESSIONS {
+            let id = block_on(store.create(NewSession::default())).unwrap();
+            for turn in 1..=TURNS {
+                // Not compressible, so that it takes room.
+                let noise: String = (0..40).map(|part| format!("{:x}", hash(number, turn, part))).collect();
+                let events = [Event::user(format!("prompt {turn}")), Event::assistant(noise)];
+                block_on(store.append(id, NewTurn::verbatim(events))).unwrap();
+            }
+        }
+        block_on(store.close()).unwrap();
+        folder
+    }
+
+    /// A copy of another store.
+    fn copy_of(template: &Self) -> Self {
+        let folder = Self(tempfile::tempdir().unwrap());
+        fs::copy(template.store(), folder.store()).unwrap();
+        folder
+    }
+
+    fn store(&self) -> PathBuf {
+        self.0.path().join("x.azs")
+    }
+
+    fn sql(&self, sql: &str) {
+        let connection = Connection::open(self.store()).unwrap();
+        connection.execute_batch("PRAGMA foreign_keys = OFF").unwrap();
+        connection.execute_batch(sql).unwrap();
+    }
+
+    /// Overwrites a page, counted from 1.
+    fn overwrite(&self, page: u64, bytes: &[u8]) {
+        let file = OpenOptions::new().write(true).open(self.store()).unwrap();
+        file.write_all_at(bytes, (page - 1) * 4096).unwrap();
+    }
+
+    fn kinds(&self) -> Vec<&'static str> {
+        let mut kinds: Vec<_> =
+            inspect(&self.store(), QUIET).unwrap().problems.iter().map(|problem| problem.kind()).collect();
+        kinds.dedup();
+        kinds
+    }
+
+    fn repair(&self) -> Repaired {
+        let repaired = repair(&self.store(), None, QUIET).unwrap();
+        let again = inspect(&self.store(), QUIET).unwrap();
+        assert_eq!(again.problems, [], "after the repair");
+        for path in [Some(&repaired.backup), repaired.set_aside.as_ref().map(|(path, _)| path)] {
+            let Some(path) = path else { continue };
+            assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600, "{}", path.display());
+        }
+        repaired
+    }
+
+    /// The texts of all events that can be read, by session and number.
+    fn events(&self) -> BTreeSet<(u32, u64, String)> {
+        let store = SqliteStore::open(self.store(), SqliteOptions::default()).unwrap();
+        let mut found = BTreeSet::new();
+        for record in block_on(store.list(&Default::default())).unwrap() {
+            for stored in block_on(store.read(record.id, Page::After(Seq::START, 10_000))).unwrap() {
+                if let Ok(json) = &stored.json {
+                    found.insert((record.id.number(), stored.seq.0, json.clone()));
+                }
+            }
+        }
+        found
+    }
+}
+
+fn hash(number: u32, turn: u64, part: u64) -> u64 {
+    let mut state = u64::from(number) * 1_000_003 + turn * 7_919 + part + 1;
+    for _ in 0..3 {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+    }
+    state
+}
+
+fn number(id: u32) -> SessionId {
+    SessionId::new(id).unwrap()
+}
+
+#[test]
+fn a_sound_store_has_no_problem_and_is_not_changed() {
+    let folder = Folder::with_store();
+    let before = fs::read(folder.store()).unwrap();
+    let inspection = inspect(&folder.store(), QUIET).unwrap();
+    assert_eq!(inspection.problems, []);
+    assert_eq!(inspection.readable_events, u64::from(SESSIONS) * TURNS * 2);
+    assert_eq!(inspection.sessions.len(), SESSIONS as usize);
+    assert!(fs::read(folder.store()).unwrap() == before);
+    assert_eq!(fs::read_dir(folder.0.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn each_damaged_row_is_named_and_repaired() {
+    let template = Folder::with_store();
+    let before = template.events();
+    for (sql, kind) in [
+        ("UPDATE sessions SET tokens_in = 'many' WHERE id = 3", "row_type"),
+        ("UPDATE sessions SET name = x'ff00' WHERE id = 3", "row_type"),
+        ("UPDATE sessions SET counted_seq = 'x' WHERE id = 3", "row_type"),
+        ("UPDATE events SET kind = x'00' WHERE session_id = 3 AND seq = 4", "row_type"),
+        ("UPDATE events SET seq = 'x' WHERE session_id = 3 AND seq = 80", "row_type"),
+        ("UPDATE events SET data = x'28b52ffd00' WHERE session_id = 3 AND seq = 4", "undecodable_event"),
+        ("DELETE FROM events WHERE session_id = 3 AND seq BETWEEN 4 AND 9", "gap"),
+        (
+            "UPDATE sessions SET uuid = (SELECT uuid FROM sessions WHERE id = 1) WHERE id = 3",
+            "duplicate_uuid",
+        ),
+        ("UPDATE sessions SET uuid = 'x' WHERE id = 3", "no_uuid"),
+        ("UPDATE sessions SET uuid = NULL WHERE id = 3", "no_uuid"),
+        ("UPDATE sessions SET event_count = 7, preview = 'no' WHERE id = 3", "counts"),
+        ("UPDATE sessions SET told = told + 1 WHERE id = 3", "counts"),
+        ("DELETE FROM sessions WHERE id = 3", "orphan_events"),
+        ("UPDATE events SET session_id = 'x' WHERE session_id = 3", "orphan_events"),
+        ("INSERT INTO compactions (session_id, after_seq, summary) VALUES (99, 1, 's')", "orphan_events"),
+        ("INSERT INTO compactions (session_id, after_seq, summary) VALUES (3, 500, 's')", "summary"),
+        ("INSERT INTO compactions (session_id, after_seq, summary) VALUES (3, 5, x'00')", "summary"),
+        ("UPDATE sessions SET id = -5 WHERE id = 3", "row_type"),
+        ("INSERT INTO meta VALUES (x'00', 'x')", "row_type"),
+    ] {
+        let folder = Folder::copy_of(&template);
+        folder.sql(sql);
+        let damaged = folder.events();
+        let kinds = folder.kinds();
+        assert!(kinds.contains(&kind), "{sql}: {kinds:?}");
+        let repaired = folder.repair();
+        assert!(repaired.problems.iter().any(|problem| problem.kind() == kind), "{sql}: {repaired:?}");
+        let after = folder.events();
+        for event in &damaged {
+            assert!(after.contains(event), "{sql}: lost {event:?}");
+        }
+        // The copy has the store as it was before.
+        let copy = Connection::open(&repaired.backup).unwrap();
+        let rows: i64 = copy.query_row("SELECT count(*) FROM events", [], |row| row.get(0)).unwrap();
+        assert!(rows as usize >= damaged.len(), "{sql}");
+        if kind == "orphan_events" && sql.starts_with("DELETE") {
+            assert!(after == before, "{sql}: the events of a lost session are back");
+        }
+        // The store can be used.
+        let store = SqliteStore::open(folder.store(), SqliteOptions::default()).unwrap();
+        block_on(store.append(number(1), NewTurn::verbatim([Event::user("next")]))).unwrap();
+        drop(store);
+        assert_eq!(folder.kinds(), Vec::<&str>::new(), "{sql}");
+    }
+}
+
+#[test]
+fn a_gap_and_an_undecodable_event_keep_the_numbers_of_the_others() {
+    let folder = Folder::with_store();
+    folder.sql(
+        "DELETE FROM events WHERE session_id = 3 AND seq BETWEEN 4 AND 9;
+         UPDATE events SET data = 'no json' WHERE session_id = 3 AND seq = 20;",
+    );
+    let repaired = folder.repair();
+    let store = SqliteStore::open(folder.store(), SqliteOptions::default()).unwrap();
+    let events = block_on(store.read(number(3), Page::After(Seq::START, 1_000))).unwrap();
+    assert_eq!(events.len(), 80);
+    assert!(events[3].json.as_ref().unwrap().contains("an event is missing here"));
+    assert!(events[19].json.as_ref().unwrap().contains("was set aside"));
+    assert!(events[20].json.as_ref().unwrap().contains("prompt 11"), "{:?}", events[20]);
+    let (path, rows) = repaired.set_aside.unwrap();
+    assert_eq!(rows, 1);
+    assert!(fs::read_to_string(path).unwrap().contains(r#""data":"no json""#));
+}
+
+#[test]
+fn a_damaged_file_is_replaced_by_one_with_every_row_that_can_be_read() {
+    let template = Folder::with_store();
+    let all = template.events();
+    let pages = fs::metadata(template.store()).unwrap().len() / 4096;
+    assert!(pages > 60, "{pages}");
+    let text = "This is a page of another file. ".repeat(128);
+    let mut lost = Vec::new();
+    // Every page takes a minute.
+    let is_tried = |page: &u64| azureal_testkit::thorough(false, true) || *page < 6 || page % 9 == 0;
+    for page in (1..=pages).filter(is_tried) {
+        for (what, bytes) in [("zeros", vec![0; 4096]), ("text", text.as_bytes().to_vec())] {
+            let folder = Folder::copy_of(&template);
+            folder.overwrite(page, &bytes);
+            let kinds = folder.kinds();
+            assert!(kinds.contains(&"integrity"), "{what} on page {page}: {kinds:?}");
+            let repaired = folder.repair();
+            assert!(repaired.backup.exists());
+            let after = folder.events();
+            let missing = all.iter().filter(|event| !after.contains(event)).count();
+            lost.push(missing);
+            // At most what one page holds.
+            assert!(missing <= 20, "{what} on page {page}: lost {missing}");
+        }
+    }
+    assert!(lost.iter().any(|lost| *lost > 0), "no page of events was damaged");
+}
+
+#[test]
+fn of_a_cut_file_every_row_before_the_cut_stays() {
+    let template = Folder::with_store();
+    let length = fs::metadata(template.store()).unwrap().len();
+    let all = template.events();
+    for part in 1..8 {
+        let folder = Folder::copy_of(&template);
+        let cut = length * part / 8 - 100;
+        OpenOptions::new().write(true).open(folder.store()).unwrap().set_len(cut).unwrap();
+        assert!(folder.kinds().contains(&"integrity"), "{part}");
+        folder.repair();
+        let after = folder.events().iter().filter(|event| all.contains(event)).count() as u64;
+        let least = (all.len() as u64 * part / 8).saturating_sub(150);
+        assert!(after >= least, "{part} eighths: {after} of {}", all.len());
+    }
+}
+
+/// A change that was killed in the middle, and whose journal is gone.
+#[test]
+fn a_file_without_its_hot_journal_is_recovered() {
+    let folder = Folder::with_store();
+    let before = folder.events();
+    let connection = Connection::open(folder.store()).unwrap();
+    connection.execute_batch("PRAGMA cache_size = 5; BEGIN").unwrap();
+    connection
+        .execute_batch(
+            "INSERT INTO events (session_id, seq, kind, data, char_len)
+               SELECT session_id, seq + 1000, kind, data, char_len FROM events WHERE session_id < 9;
+             UPDATE sessions SET preview = printf('%.*c', 3000, 'x');",
+        )
+        .unwrap();
+    let half = Folder::copy_of(&folder);
+    drop(connection);
+    assert!(half.kinds().contains(&"integrity"), "{:?}", half.kinds());
+    half.repair();
+    let after = half.events();
+    let kept = before.iter().filter(|event| after.contains(event)).count();
+    assert!(kept * 10 >= before.len() * 9, "{kept} of {}", before.len());
+}
+
+#[test]
+fn damaged_indexes_are_written_again_in_place() {
+    let folder = Folder::with_store();
+    let before = folder.events();
+    // The entries of one index go to another file, so that the file has fewer than rows.
+    let connection = Connection::open(folder.store()).unwrap();
+    connection.execute_batch("PRAGMA writable_schema = ON").unwrap();
+    let (root, sql): (i64, String) = connection
+        .query_row("SELECT rootpage, sql FROM sqlite_schema WHERE name = 'idx_sessions_name'", [], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .unwrap();
+    connection.execute("DELETE FROM sqlite_schema WHERE name = 'idx_sessions_name'", []).unwrap();
+    drop(connection);
+    let connection = Connection::open(folder.store()).unwrap();
+    connection.execute_batch("PRAGMA writable_schema = ON; UPDATE sessions SET name = 'a' || name").unwrap();
+    connection
+        .execute(
+            "INSERT INTO sqlite_schema VALUES ('index', 'idx_sessions_name', 'sessions', ?1, ?2)",
+            (root, sql),
+        )
+        .unwrap();
+    drop(connection);
+    assert!(folder.kinds().contains(&"integrity"));
+    let identity = |path: &Path| std::os::unix::fs::MetadataExt::ino(&fs::metadata(path).unwrap());
+    let file = identity(&folder.store());
+    folder.repair();
+    assert_eq!(identity(&folder.store()), file, "the file stays the same");
+    assert!(folder.events() == before);
+}
+
+#[test]
+fn a_file_that_is_no_store_is_left_alone() {
+    let folder = Folder(tempfile::tempdir().unwrap());
+    fs::write(folder.store(), "Dear diary, ".repeat(2_000)).unwrap();
+    assert_eq!(folder.kinds(), ["integrity"]);
+    let error = repair(&folder.store(), None, QUIET).unwrap_err().to_string();
+    assert!(error.contains("no row of it can be read"), "{error}");
+    assert_eq!(fs::read_dir(folder.0.path()).unwrap().count(), 1);
+    let other = folder.0.path().join("other.db");
+    Connection::open(&other).unwrap().execute_batch("CREATE TABLE t (a)").unwrap();
+    assert!(inspect(&other, QUIET).is_err());
+}
+
+#[test]
+fn a_copy_is_consistent_while_others_write() {
+    let folder = Folder::with_store();
+    let copy = |number: usize| folder.0.path().join(format!("copy-{number}"));
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let store = SqliteStore::open(folder.store(), SqliteOptions::default()).unwrap();
+            for turn in 0..200 {
+                let events = [Event::user(format!("more {turn}")), Event::assistant("x".repeat(2_000))];
+                block_on(store.append(number(1 + turn % SESSIONS), NewTurn::verbatim(events))).unwrap();
+            }
+        });
+        let mut count = 0;
+        while !writer.is_finished() || count < 3 {
+            back_up(&folder.store(), &copy(count), ExistingCopy::Keep, QUIET).unwrap();
+            let inspection = inspect(&copy(count), QUIET).unwrap();
+            assert_eq!(inspection.problems, [], "copy {count}");
+            assert_eq!(inspection.readable_events % 2, 0, "a turn is whole");
+            count += 1;
+        }
+        writer.join().unwrap();
+    });
+    let error = back_up(&folder.store(), &copy(0), ExistingCopy::Keep, QUIET).unwrap_err().to_string();
+    assert!(error.contains("exists"), "{error}");
+    back_up(&folder.store(), &copy(0), ExistingCopy::Replace, QUIET).unwrap();
+    assert_eq!(fs::metadata(copy(0)).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(inspect(&copy(0), QUIET).unwrap().readable_events, u64::from(SESSIONS) * TURNS * 2 + 400);
+}
+
+#[test]
+fn a_restored_store_has_the_content_of_the_copy_for_processes_that_have_it_open() {
+    let folder = Folder::with_store();
+    let copy = folder.0.path().join("copy");
+    back_up(&folder.store(), &copy, ExistingCopy::Keep, QUIET).unwrap();
+    let before = fs::read(&copy).unwrap();
+    let expected = folder.events();
+    let open = SqliteStore::open(folder.store(), SqliteOptions::default()).unwrap();
+    block_on(open.delete(number(1))).unwrap();
+    block_on(open.append(number(2), NewTurn::verbatim([Event::user("gone")]))).unwrap();
+    restore(&copy, &folder.store(), QUIET).unwrap();
+    assert_eq!(block_on(open.get(number(1))).unwrap().counts.events, TURNS * 2);
+    block_on(open.append(number(1), NewTurn::verbatim([Event::user("next")]))).unwrap();
+    drop(open);
+    assert_eq!(folder.events().len(), expected.len() + 1);
+    assert!(fs::read(&copy).unwrap() == before, "the copy is not changed");
+    // To a place where there is no store.
+    let other = Folder(tempfile::tempdir().unwrap());
+    restore(&copy, &other.store(), QUIET).unwrap();
+    assert!(other.events() == expected);
+    assert_eq!(fs::metadata(other.store()).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(File::open(other.0.path()).map(|_| fs::read_dir(other.0.path()).unwrap().count()).unwrap(), 1);
+}
