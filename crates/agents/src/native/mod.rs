@@ -15,9 +15,11 @@
 //!
 //! [`OwnRecord`]: azureal_core::agent::OwnRecord
 
+pub(crate) mod draft;
 pub(crate) mod files;
 pub(crate) mod lines;
 pub(crate) mod records;
+pub(crate) mod tools;
 pub(crate) mod turns;
 
 use std::ffi::OsString;
@@ -31,10 +33,11 @@ use jiff::Timestamp;
 
 use crate::claude::ClaudeSessions;
 use crate::codex::CodexSessions;
+use crate::gemini::GeminiSessions;
 
 /// The sources of all agents.
 pub fn sources() -> &'static [&'static dyn NativeSource] {
-    &[&ClaudeSessions, &CodexSessions]
+    &[&ClaudeSessions, &CodexSessions, &GeminiSessions]
 }
 
 /// Returns the source of an agent.
