@@ -42,6 +42,7 @@ pub mod codex;
 pub mod gemini;
 pub mod native;
 pub mod offline;
+pub mod qwen;
 pub mod registry;
 
 mod calls;

@@ -18,6 +18,7 @@
 pub(crate) mod draft;
 pub(crate) mod files;
 pub(crate) mod lines;
+pub(crate) mod record_lines;
 pub(crate) mod records;
 pub(crate) mod tools;
 pub(crate) mod turns;
@@ -34,10 +35,12 @@ use jiff::Timestamp;
 use crate::claude::ClaudeSessions;
 use crate::codex::CodexSessions;
 use crate::gemini::GeminiSessions;
+use crate::qwen::QwenSessions;
 
 /// The sources of all agents.
 pub fn sources() -> &'static [&'static dyn NativeSource] {
-    &[&ClaudeSessions, &CodexSessions, &GeminiSessions]
+    // Qwen Code is before Claude Code, whose notes have the same fields and more.
+    &[&QwenSessions, &ClaudeSessions, &CodexSessions, &GeminiSessions]
 }
 
 /// Returns the source of an agent.

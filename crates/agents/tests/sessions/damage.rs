@@ -10,7 +10,7 @@ use azureal_testkit::thorough;
 use crate::cases::{self, Case};
 
 /// The cases with one record per line.
-const LINES: [&str; 1] = ["gemini/three-turns"];
+const LINES: [&str; 2] = ["gemini/three-turns", "qwen/three-turns"];
 
 /// Numbers that look random and are the same in every run.
 struct Random(u64);
@@ -104,6 +104,21 @@ fn a_line_over_the_limit_is_skipped_and_named() {
         assert_eq!(events(&turns), events(&expected), "{name}");
         assert_eq!(problems(&turns), ["line 2 was left out: it has 33 MiB"], "{name}");
     }
+}
+
+#[test]
+fn a_result_of_megabytes_is_cut_down() {
+    let case = Case::named("qwen/three-turns");
+    let (path, whole) = (case.file(), fs::read_to_string(case.file()).unwrap());
+    let long = "one more line\\n".repeat(300_000);
+    let turns = read(
+        &case.agent,
+        &path,
+        whole.replace("one\\ntwo\\nthree\\n\"}}}]", &format!("{long}\"}}}}}}]")).as_bytes(),
+    );
+    let size: usize = turns.iter().flat_map(|turn| &turn.events).map(|event| event.to_json().len()).sum();
+    assert!(size < 64 << 10, "{size}");
+    assert!(problems(&turns).is_empty());
 }
 
 /// Random bytes, and recordings with random damage, never panic; every turn that comes is complete.

@@ -15,7 +15,7 @@ fn project() -> PathBuf {
 
 #[test]
 fn a_head_says_where_and_when_a_session_began() {
-    for name in ["gemini/three-turns", "gemini/continued"] {
+    for name in ["gemini/three-turns", "gemini/continued", "qwen/three-turns"] {
         let case = Case::named(name);
         let (home, session) = (case.open(), case.sessions().remove(0));
         let head = home.head(&session).unwrap();
@@ -28,7 +28,7 @@ fn a_head_says_where_and_when_a_session_began() {
 
 #[test]
 fn sessions_of_another_project_are_left_out_if_their_folder_shows_it() {
-    for name in ["gemini/three-turns", "gemini/continued"] {
+    for name in ["gemini/three-turns", "gemini/continued", "qwen/three-turns"] {
         let case = Case::named(name);
         let home = case.open();
         let count = |project: &Path| home.sessions(Some(project)).count();
@@ -80,6 +80,7 @@ fn homes_are_found_by_the_variables_of_the_programs() {
     };
     for (agent, folder, own, in_own) in [
         ("gemini", "/u/.gemini", "GEMINI_CLI_HOME", "/own/.gemini"),
+        ("qwen", "/u/.qwen", "QWEN_HOME", "/own"),
     ] {
         assert_eq!(homes(agent, &[("HOME", "/u")]), [PathBuf::from(folder)], "{agent}");
         assert_eq!(homes(agent, &[("HOME", "/u"), (own, "/own")]), [PathBuf::from(in_own)], "{agent}");

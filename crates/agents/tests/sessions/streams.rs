@@ -29,6 +29,21 @@ fn a_session_of_gemini_says_what_its_streams_say() {
     });
 }
 
+#[test]
+fn a_session_of_qwen_says_what_its_streams_say() {
+    // The tokens of the stream include those of a request that looks for memories, which is not of the turn.
+    compare("qwen/three-turns", |line, said| {
+        let blocks = line.pointer("/message/content").and_then(Value::as_array);
+        for block in blocks.into_iter().flatten().filter(|_| text(line, "/type") == "assistant") {
+            match text(block, "/type") {
+                "text" => said.push(format!("text {}", text(block, "/text"))),
+                "tool_use" => said.push(format!("call {}", text(block, "/id"))),
+                _ => {}
+            }
+        }
+    });
+}
+
 /// Compares the turns of a session with the streams of its three turns.
 fn compare(case: &str, read: fn(&Value, &mut Said)) {
     let case = Case::named(case);
