@@ -39,6 +39,7 @@
 pub mod bridged;
 pub mod claude;
 pub mod codex;
+pub mod copilot;
 pub mod gemini;
 pub mod native;
 pub mod offline;

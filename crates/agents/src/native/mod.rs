@@ -34,13 +34,14 @@ use jiff::Timestamp;
 
 use crate::claude::ClaudeSessions;
 use crate::codex::CodexSessions;
+use crate::copilot::CopilotSessions;
 use crate::gemini::GeminiSessions;
 use crate::qwen::QwenSessions;
 
 /// The sources of all agents.
 pub fn sources() -> &'static [&'static dyn NativeSource] {
     // Qwen Code is before Claude Code, whose notes have the same fields and more.
-    &[&QwenSessions, &ClaudeSessions, &CodexSessions, &GeminiSessions]
+    &[&QwenSessions, &ClaudeSessions, &CodexSessions, &GeminiSessions, &CopilotSessions]
 }
 
 /// Returns the source of an agent.

@@ -36,7 +36,7 @@ impl Case {
                 cases.push(Self::named(&name));
             }
         }
-        assert!(cases.len() >= 6, "only {} cases were found", cases.len());
+        assert!(cases.len() >= 7, "only {} cases were found", cases.len());
         cases
     }
 

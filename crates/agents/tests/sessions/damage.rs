@@ -10,7 +10,7 @@ use azureal_testkit::thorough;
 use crate::cases::{self, Case};
 
 /// The cases with one record per line.
-const LINES: [&str; 2] = ["gemini/three-turns", "qwen/three-turns"];
+const LINES: [&str; 3] = ["gemini/three-turns", "qwen/three-turns", "copilot/three-turns"];
 
 /// Numbers that look random and are the same in every run.
 struct Random(u64);

@@ -15,7 +15,7 @@ fn project() -> PathBuf {
 
 #[test]
 fn a_head_says_where_and_when_a_session_began() {
-    for name in ["gemini/three-turns", "gemini/continued", "qwen/three-turns"] {
+    for name in ["gemini/three-turns", "gemini/continued", "qwen/three-turns", "copilot/three-turns"] {
         let case = Case::named(name);
         let (home, session) = (case.open(), case.sessions().remove(0));
         let head = home.head(&session).unwrap();
@@ -81,6 +81,7 @@ fn homes_are_found_by_the_variables_of_the_programs() {
     for (agent, folder, own, in_own) in [
         ("gemini", "/u/.gemini", "GEMINI_CLI_HOME", "/own/.gemini"),
         ("qwen", "/u/.qwen", "QWEN_HOME", "/own"),
+        ("copilot", "/u/.copilot", "COPILOT_HOME", "/own"),
     ] {
         assert_eq!(homes(agent, &[("HOME", "/u")]), [PathBuf::from(folder)], "{agent}");
         assert_eq!(homes(agent, &[("HOME", "/u"), (own, "/own")]), [PathBuf::from(in_own)], "{agent}");
@@ -89,3 +90,13 @@ fn homes_are_found_by_the_variables_of_the_programs() {
     }
 }
 
+#[test]
+fn a_session_that_the_user_named_has_its_title() {
+    let case = Case::named("copilot/three-turns");
+    let facts = case.file().with_file_name("workspace.yaml");
+    let named = fs::read_to_string(&facts).unwrap().replace("user_named: false", "user_named: true");
+    let named = named.replace("name: |-\n  Tidy up\n  please", "name: The great tidying");
+    fs::write(&facts, named).unwrap();
+    let head = case.open().head(&case.sessions()[0]).unwrap();
+    assert_eq!(head.title.as_deref(), Some("The great tidying"));
+}

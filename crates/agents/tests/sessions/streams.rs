@@ -44,6 +44,21 @@ fn a_session_of_qwen_says_what_its_streams_say() {
     });
 }
 
+#[test]
+fn a_session_of_copilot_says_what_its_streams_say() {
+    compare("copilot/three-turns", |line, said| {
+        if text(line, "/type") != "assistant.message" {
+            return;
+        }
+        let content = text(line, "/data/content");
+        if !content.is_empty() {
+            said.push(format!("text {content}"));
+        }
+        let requests = line.pointer("/data/toolRequests").and_then(Value::as_array).unwrap();
+        said.extend(requests.iter().map(|request| format!("call {}", text(request, "/toolCallId"))));
+    });
+}
+
 /// Compares the turns of a session with the streams of its three turns.
 fn compare(case: &str, read: fn(&Value, &mut Said)) {
     let case = Case::named(case);
