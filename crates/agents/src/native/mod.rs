@@ -147,6 +147,8 @@ pub struct NativeTurn {
     pub started: Option<Timestamp>,
     /// Its events. The last one is [`Event::Complete`]. Empty if only problems are left to report, at the end.
     pub events: Vec<Event>,
+    /// About the size of its events, in bytes.
+    pub size: usize,
     /// The summaries that the agent wrote when it compacted its context.
     pub summaries: Vec<NativeSummary>,
     /// Whether the source has no end of it: it was interrupted, or still runs.

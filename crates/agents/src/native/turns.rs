@@ -119,7 +119,8 @@ impl TurnBuilder {
     }
 
     fn complete(&mut self, complete: Event) -> NativeTurn {
-        let Self { mut turn, left_out, further_problems, .. } = std::mem::take(self);
+        let Self { mut turn, size, left_out, further_problems } = std::mem::take(self);
+        turn.size = size;
         if left_out > 0 {
             let why =
                 format!("the turn is larger than a turn can be: {left_out} of its events were left out");

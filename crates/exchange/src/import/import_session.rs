@@ -138,7 +138,7 @@ impl SessionImport<'_> {
         let (uuid, forked_from) =
             if is_fork { (None, identity.uuid) } else { (identity.uuid, identity.forked_from) };
         let name = match &incoming.name {
-            Some(name) => Some(self.free_name(name).await?),
+            Some(name) => Some(free_name(self.store, name).await?),
             None => None,
         };
         let new = NewSession {
@@ -165,27 +165,6 @@ impl SessionImport<'_> {
             return Ok(None);
         }
         Ok(Some(id))
-    }
-
-    /// Returns the name, with a number behind it if another session has it: `login-2`, `login-3`.
-    async fn free_name(&self, name: &str) -> Result<String, ImportError> {
-        let numbered = |number: u64| if number == 1 { name.to_owned() } else { format!("{name}-{number}") };
-        let is_taken =
-            async |number| Ok::<_, StoreError>(!self.store.find(&numbered(number)).await?.is_empty());
-        // Thousands of sessions may have the name: a binary search needs few lookups.
-        let (mut taken, mut free) = (0, 1);
-        while is_taken(free).await? {
-            (taken, free) = (free, free * 2);
-        }
-        while free - taken > 1 {
-            let middle = taken.midpoint(free);
-            if is_taken(middle).await? {
-                taken = middle;
-            } else {
-                free = middle;
-            }
-        }
-        Ok(numbered(free))
     }
 
     /// Appends the missing events, piece by piece; `None` if another process changed the session meanwhile.
@@ -303,8 +282,28 @@ impl SessionImport<'_> {
     }
 }
 
+/// Returns the name, with a number behind it if another session has it: `login-2`, `login-3`.
+pub(super) async fn free_name(store: &dyn SessionStore, name: &str) -> Result<String, ImportError> {
+    let numbered = |number: u64| if number == 1 { name.to_owned() } else { format!("{name}-{number}") };
+    let is_taken = async |number| Ok::<_, StoreError>(!store.find(&numbered(number)).await?.is_empty());
+    // Thousands of sessions may have the name: a binary search needs few lookups.
+    let (mut taken, mut free) = (0, 1);
+    while is_taken(free).await? {
+        (taken, free) = (free, free * 2);
+    }
+    while free - taken > 1 {
+        let middle = taken.midpoint(free);
+        if is_taken(middle).await? {
+            taken = middle;
+        } else {
+            free = middle;
+        }
+    }
+    Ok(numbered(free))
+}
+
 /// Returns `None` if the store refused because another process has changed the session.
-fn unless_changed<T>(answer: Result<T, StoreError>) -> Result<Option<T>, ImportError> {
+pub(super) fn unless_changed<T>(answer: Result<T, StoreError>) -> Result<Option<T>, ImportError> {
     match answer {
         Ok(value) => Ok(Some(value)),
         Err(
