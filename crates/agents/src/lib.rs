@@ -43,6 +43,7 @@ pub mod copilot;
 pub mod gemini;
 pub mod native;
 pub mod offline;
+pub mod opencode;
 pub mod qwen;
 pub mod registry;
 

@@ -45,6 +45,7 @@ struct Turn {
     /// The calls without a result.
     open: HashSet<String>,
     usage: Option<Usage>,
+    cost_usd: f64,
     span: Span,
     end: TurnEnd,
 }
@@ -224,6 +225,13 @@ impl Draft {
         });
     }
 
+    /// Adds to the cost of the turn.
+    pub(crate) fn cost(&mut self, cost_usd: f64) {
+        if cost_usd.is_finite() && cost_usd > 0.0 {
+            self.turn.cost_usd += cost_usd;
+        }
+    }
+
     /// Adds a part that cannot be read.
     pub(crate) fn problem(&mut self, place: NativePlace, reason: impl Into<String>) {
         self.builder.problem(place, reason);
@@ -267,7 +275,7 @@ impl Draft {
         let complete = Event::Complete(Complete {
             success: outcome == Outcome::Done,
             duration_ms: u64::try_from(turn.span.length().as_millis()).unwrap_or(u64::MAX),
-            cost_usd: 0.0,
+            cost_usd: turn.cost_usd,
             outcome: Some(outcome),
             usage: turn.usage,
             continues: false,
