@@ -41,6 +41,7 @@ pub mod claude;
 pub mod codex;
 pub mod copilot;
 pub mod gemini;
+pub mod goose;
 pub mod native;
 pub mod offline;
 pub mod opencode;
