@@ -245,6 +245,7 @@ mod git_config;
 mod git_folder;
 pub mod json;
 pub mod meter;
+pub mod native;
 mod project;
 pub mod purge;
 mod server_store;

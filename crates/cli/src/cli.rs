@@ -51,7 +51,7 @@ Examples:
   azureal show S3                       the messages and tool calls of session S3
   azureal context S3                    the context that the next agent receives
   azureal compact S3                    replace the older part by a summary
-  azureal import ~/.cllm/conversations  import conversations of another program
+  azureal import --from claude          import the sessions of Claude Code in this project
 
 A session is given by number (S3) or by name; commands that only read also take a unique prefix of a name.
 
@@ -226,7 +226,9 @@ impl Cli {
                     return purge::run(args, &place, &mut out).await.and_then(|()| out.flush());
                 }
                 Command::Fork(args) => fork::run(args, &place, &mut out).await,
-                Command::Import(args) => import::run(args, &place, &mut out).await,
+                Command::Import(args) => {
+                    import::run(args, &place, global.store.as_deref().map(Path::new), &mut out).await
+                }
                 Command::Export(args) => export::run(args, &place, &found, &mut out).await,
                 Command::Ps(args) => ps::run(args, &place, &found, &mut out).await,
                 Command::Cancel(args) => cancel::run(args, &place, &found, &mut out).await,

@@ -256,6 +256,9 @@ pub struct NewTurn {
     /// Removes the session's note of a run ([`CrashNotes::note_run`]) in the same transaction: the run's events are in
     /// the store now. Ignored by a store without crash notes.
     pub ends_run: bool,
+    /// The time of the turn, as `2026-01-31T09:30:00Z`, of a turn from elsewhere: [`SessionRecord::last_active`]. Defaults to
+    /// now. The order of the sessions does not depend on it.
+    pub happened_at: Option<String>,
 }
 
 /// The most that the text of one event may hold, in bytes: 64 MiB. Larger ones are refused.

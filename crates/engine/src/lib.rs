@@ -65,7 +65,7 @@ pub use full_history::{FullHistory, FullHistoryGaps};
 pub use gather::{GatherError, end_commands};
 pub use growth::added_chars;
 pub use handle::{TurnControls, TurnHandle};
-pub use header::{SpooledEnding, SpooledProcess, SpooledTurn, StoredTurn};
+pub use header::{ImportedRecord, SpooledEnding, SpooledProcess, SpooledTurn, StoredTurn};
 pub use ingest::{IngestError, Ingested};
 pub use launch::{LaunchError, RUN_MARKER, StopError, stop_turn};
 pub use lease::{Lease, Leased, this_process};

@@ -166,7 +166,7 @@ impl Record {
     fn user(&mut self, record: &RecordHead, turn: WireTurn<'_>) -> Option<Vec<AgentOutput>> {
         if record.is_compact_summary {
             self.turn.span.reach(&record.timestamp);
-            self.summary = typed::text(&turn);
+            self.summary = typed::text(&turn).map(|text| typed::summary(&text).to_owned());
             return Some(Vec::new());
         }
         if record.is_meta {

@@ -70,6 +70,17 @@ pub(super) fn text(turn: &WireTurn<'_>) -> Option<String> {
     Some(texts(turn.message.0.as_ref()?.content?)?.concat())
 }
 
+/// Returns the summary of a compaction without the sentences around it that tell the model to continue.
+pub(super) fn summary(text: &str) -> &str {
+    const BEGINNING: &str = "This session is being continued from a previous conversation";
+    const END: &str = "Please continue the conversation from where we left";
+    let text = match text.strip_prefix(BEGINNING).and_then(|rest| rest.split_once('\n')) {
+        Some((_, rest)) => rest,
+        None => text,
+    };
+    text.rsplit_once(END).map_or(text, |(before, _)| before).trim()
+}
+
 fn is_injected(text: &str) -> bool {
     let text = text.trim_start();
     INJECTED.iter().any(|tag| text.starts_with(tag))
@@ -121,6 +132,23 @@ mod tests {
         let line = format!(r#"{{"message":{{"role":"user","content":{content}}}}}"#);
         let turn = Fields::of(&line).unwrap().read::<WireTurn<'_>>().unwrap();
         assert_eq!(of(&turn), expected.into(), "{content}");
+    }
+
+    #[test]
+    fn a_summary_has_no_instruction_to_continue() {
+        for (text, expected) in [
+            (
+                "This session is being continued from a previous conversation that ran out of context.\nSummary:\n1. A\n\nPlease continue the conversation from where we left it off.",
+                "Summary:\n1. A",
+            ),
+            ("Plain.", "Plain."),
+            (
+                "This session is being continued from a previous conversation",
+                "This session is being continued from a previous conversation",
+            ),
+        ] {
+            assert_eq!(summary(text), expected);
+        }
     }
 
     #[test]

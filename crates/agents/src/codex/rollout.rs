@@ -238,7 +238,13 @@ impl AgentParser for Rollout {
                 "response_item" => Some(self.response(&payload, &line.timestamp)),
                 "compacted" => {
                     self.turn.span.reach(&line.timestamp);
-                    self.summary = Some(payload.message).filter(|summary| !summary.is_empty());
+                    // The sentence before it speaks to the model.
+                    let summary =
+                        match payload.message.strip_prefix("Another language model started to solve") {
+                            Some(rest) => rest.split_once('\n').map_or("", |(_, summary)| summary),
+                            None => &payload.message,
+                        };
+                    self.summary = (!summary.trim().is_empty()).then(|| summary.to_owned());
                     Some(vec![AgentOutput::Event(Event::Compacted)])
                 }
                 other => Some(ignored(NAME, other)),

@@ -36,6 +36,20 @@ pub(crate) fn open_plain(path: &Path) -> Result<(File, Metadata), NativeError> {
     if found.is_file() { Ok((file, found)) } else { Err(not_plain()) }
 }
 
+/// Opens the content of a plain file for reading, decompressed.
+pub fn open_content(path: &Path) -> Result<Box<dyn BufRead + Send>, NativeError> {
+    let (file, _) = open_plain(path)?;
+    let mut reader = BufReader::with_capacity(PIECE, file);
+    let failed = NativeError::file(path);
+    let is_compressed = reader.fill_buf().map_err(&failed)?.starts_with(&ZSTD_MAGIC);
+    if !is_compressed {
+        return Ok(Box::new(reader));
+    }
+    let mut decoder = zstd::stream::read::Decoder::with_buffer(reader).map_err(&failed)?;
+    decoder.window_log_max(WINDOW_LOG).map_err(&failed)?;
+    Ok(Box::new(BufReader::with_capacity(PIECE, decoder)))
+}
+
 /// A line of a file, without its newline.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line<'a> {
@@ -60,16 +74,7 @@ pub(crate) struct Lines {
 impl Lines {
     /// Opens a file, which may be compressed.
     pub(crate) fn open(path: &Path) -> Result<Self, NativeError> {
-        let (file, _) = open_plain(path)?;
-        let mut reader = BufReader::with_capacity(PIECE, file);
-        let failed = NativeError::file(path);
-        let is_compressed = reader.fill_buf().map_err(&failed)?.starts_with(&ZSTD_MAGIC);
-        if !is_compressed {
-            return Ok(Self::of(Box::new(reader)));
-        }
-        let mut decoder = zstd::stream::read::Decoder::with_buffer(reader).map_err(&failed)?;
-        decoder.window_log_max(WINDOW_LOG).map_err(&failed)?;
-        Ok(Self::of(Box::new(BufReader::with_capacity(PIECE, decoder))))
+        Ok(Self::of(open_content(path)?))
     }
 
     pub(crate) fn of(reader: Box<dyn BufRead + Send>) -> Self {
@@ -128,8 +133,7 @@ impl Lines {
 /// Reads the first bytes of a file, decompressed; at most so many.
 pub(crate) fn beginning(path: &Path, most: usize) -> Result<Vec<u8>, NativeError> {
     let mut bytes = Vec::new();
-    let reader = Lines::open(path)?.reader;
-    reader.take(most as u64).read_to_end(&mut bytes).map_err(NativeError::file(path))?;
+    open_content(path)?.take(most as u64).read_to_end(&mut bytes).map_err(NativeError::file(path))?;
     Ok(bytes)
 }
 

@@ -32,6 +32,8 @@ use std::time::SystemTime;
 use azureal_core::{Event, io_error_text};
 use jiff::Timestamp;
 
+pub use lines::open_content;
+
 use crate::claude::ClaudeSessions;
 use crate::codex::CodexSessions;
 use crate::copilot::CopilotSessions;

@@ -16,6 +16,7 @@ pub(crate) mod export;
 pub(crate) mod fork;
 pub(crate) mod help;
 pub(crate) mod import;
+mod import_native;
 pub(crate) mod list;
 pub(crate) mod original;
 mod previewed;

@@ -24,7 +24,8 @@ use azureal_agents::native::{
 };
 use azureal_core::{
     Compaction, Event, EventRange, ListQuery, NewEvent, NewMark, NewSession, NewTurn, Seq, SessionId,
-    SessionStore, StoreError, TIMESTAMP_FORMAT, Tokens, Uuid, check_name, each_page, to_visible_json,
+    SessionStore, StoreError, TIMESTAMP_FORMAT, Tokens, Uuid, check_name, counted, each_page,
+    to_visible_json,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -125,6 +126,27 @@ pub enum NativeOutcome {
     },
     /// It is not imported.
     LeftOut(LeftOut),
+}
+
+impl NativeOutcome {
+    /// Returns the session in the store; `None` if it is left out, or new in a dry run.
+    pub fn session(self) -> Option<SessionId> {
+        match self {
+            Self::New { id, .. } | Self::Forked { id, .. } => id,
+            Self::Continued { id, .. } | Self::Unchanged { id } => Some(id),
+            Self::LeftOut(_) => None,
+        }
+    }
+
+    /// Returns the number of turns and events that are new in the store.
+    pub fn added(self) -> (u64, u64) {
+        match self {
+            Self::New { turns, events, .. }
+            | Self::Continued { turns, events, .. }
+            | Self::Forked { turns, events, .. } => (turns, events),
+            Self::Unchanged { .. } | Self::LeftOut(_) => (0, 0),
+        }
+    }
 }
 
 /// The reason why a native session is not imported.
@@ -483,9 +505,15 @@ impl Task<'_> {
 
     /// Returns a piece as a turn with the mark of the resulting state, and its summaries.
     fn turn(&self, piece: Piece, last: Seq) -> Result<(NewTurn, Vec<Compaction>), ImportError> {
-        let Piece { events, tokens, summaries, .. } = piece;
+        let Piece { events, tokens, summaries, happened_at, .. } = piece;
         let ledger = self.reader.ledger(self.candidate.session, last.0 + events.len() as u64);
-        let turn = NewTurn { events, tokens, mark: Some(self.new_mark(&ledger)?), ..NewTurn::default() };
+        let turn = NewTurn {
+            events,
+            tokens,
+            mark: Some(self.new_mark(&ledger)?),
+            happened_at: happened_at.map(stored_time),
+            ..NewTurn::default()
+        };
         let summary = |(after, text): (usize, String)| Compaction {
             writer: Some(self.candidate.agent.to_owned()),
             ..Compaction::new(Seq(last.0 + after as u64), text)
@@ -506,6 +534,8 @@ struct Piece {
     events: Vec<NewEvent>,
     turns: u64,
     tokens: Tokens,
+    /// The time of the last turn.
+    happened_at: Option<Timestamp>,
     /// Summaries, each with the number of events of the piece that it covers.
     summaries: Vec<(usize, String)>,
 }
@@ -625,6 +655,7 @@ impl Reader {
             let before = self.before.take().unwrap_or_default();
             piece.turns += 1;
             piece.tokens = piece.tokens + self.last.tokens().saturating_sub(before.tokens());
+            piece.happened_at = turn.started.or(piece.happened_at);
             bytes += turn.size;
             let begun = piece.events.len();
             let new = turn.summaries.into_iter().filter(|summary| summary.after > before.events);
@@ -664,6 +695,22 @@ impl Reader {
 }
 
 impl NativeImported {
+    /// Returns what could not be imported, one text for each part.
+    pub fn messages(&self) -> Vec<String> {
+        let mut messages: Vec<String> = self.problems.iter().map(ToString::to_string).collect();
+        if self.further_problems > 0 {
+            messages.push(format!("{} more parts were left out", self.further_problems));
+        }
+        if self.is_running && !matches!(self.outcome, NativeOutcome::LeftOut(_)) {
+            messages.push("its last turn was left out: it seems to run; the next import adds it".to_owned());
+        }
+        if self.ours > 0 && !matches!(self.outcome, NativeOutcome::LeftOut(_)) {
+            let turns = counted(self.ours, "turn");
+            messages.push(format!("{turns} left out: azureal ran them"));
+        }
+        messages
+    }
+
     fn of(outcome: NativeOutcome, read_before: u64) -> Self {
         let (problems, further_problems) = (Vec::new(), 0);
         Self { outcome, range: None, read_before, problems, further_problems, is_running: false, ours: 0 }
@@ -695,3 +742,6 @@ fn is_derived(uuid: Uuid) -> bool {
 fn stored_time(time: Timestamp) -> String {
     time.strftime(TIMESTAMP_FORMAT).to_string()
 }
+
+#[cfg(test)]
+mod tests;

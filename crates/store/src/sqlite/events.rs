@@ -131,7 +131,7 @@ fn append_rows(
         // The session at the front of the list stays there: one page less to write.
         let tick = (state.active != newest).then(|| counts::after(newest));
         counts::write(transaction, session, &state.tally, Some(last_event), tick)?;
-        tokens::add_totals(transaction, session, turn.totals(), turn.tokens)?;
+        tokens::add_totals(transaction, session, turn)?;
     }
     if let Some(used_in) = turn.used_in.as_deref().filter(|_| state.tally.counts.answered) {
         marks::set_last_used(transaction, id, used_in)?;
