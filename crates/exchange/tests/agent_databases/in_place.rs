@@ -41,6 +41,8 @@ fn a_database_that_a_program_writes_is_read_with_its_log() {
         writer.execute_batch("BEGIN IMMEDIATE; CREATE TABLE unfinished (x)").unwrap();
         let before = files(recorded.folder.path());
         assert_eq!(before.len(), 3, "the database, its log and its index");
+        assert_eq!(recorded.open().unwrap().sessions(None).count(), 1);
+        assert!(recorded.has_no_copies(), "a list needs no copy");
         assert_eq!(recorded.turns().len(), 4, "{agent}");
         assert_eq!(files(recorded.folder.path()), before, "{agent}");
         writer.execute_batch("COMMIT").unwrap();
@@ -72,6 +74,9 @@ fn a_database_that_nobody_uses_gets_no_files_beside_it() {
         let recorded = Home::new(agent);
         let before = files(recorded.folder.path());
         assert_eq!(before.len(), 1);
+        let home = recorded.open().unwrap();
+        assert_eq!(home.sessions(None).count(), 1);
+        assert!(recorded.has_no_copies(), "a list needs no copy");
         assert_eq!(recorded.turns().len(), 3);
         assert_eq!(files(recorded.folder.path()), before, "{agent}");
     }

@@ -218,15 +218,13 @@ fn homes_are_found_by_the_variables_of_the_programs() {
             |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).into());
         source(agent).homes(&variable)
     };
-    for agent in AGENTS {
-        assert_eq!(homes(agent, &[("HOME", "/u")]), [PathBuf::from(format!("/u/.local/share/{agent}"))]);
-        assert_eq!(
-            homes(agent, &[("HOME", "/u"), ("XDG_DATA_HOME", "/d")]),
-            [PathBuf::from(format!("/d/{agent}"))]
-        );
+    for (agent, file) in [("opencode", "opencode/opencode.db"), ("goose", "goose/sessions/sessions.db")] {
+        assert_eq!(homes(agent, &[("HOME", "/u")]), [Path::new("/u/.local/share").join(file)]);
+        assert_eq!(homes(agent, &[("HOME", "/u"), ("XDG_DATA_HOME", "/d")]), [Path::new("/d").join(file)]);
         assert!(homes(agent, &[]).is_empty());
     }
-    assert_eq!(homes("goose", &[("HOME", "/u"), ("GOOSE_PATH_ROOT", "/g")]), [PathBuf::from("/g/data")]);
+    let own = homes("goose", &[("HOME", "/u"), ("GOOSE_PATH_ROOT", "/g")]);
+    assert_eq!(own, [PathBuf::from("/g/data/sessions/sessions.db")]);
 }
 
 /// Renders a turn, one line per event.

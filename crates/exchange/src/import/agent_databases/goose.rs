@@ -34,8 +34,8 @@ impl NativeSource for GooseSessions {
     fn homes(&self, variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
         let root = variable("GOOSE_PATH_ROOT").map(PathBuf::from).filter(|root| root.is_absolute());
         match root {
-            Some(root) => vec![root.join("data")],
-            None => data_folder(variable, "goose"),
+            Some(root) => vec![root.join("data/sessions/sessions.db")],
+            None => data_folder(variable, "goose/sessions/sessions.db"),
         }
     }
 

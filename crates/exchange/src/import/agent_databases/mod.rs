@@ -1,11 +1,13 @@
 //! Sessions of agents that keep them in SQLite databases. The parsers of their messages are in `azureal-agents`.
 //!
-//! A database is read from a private copy, so nothing changes in the folder of the program, also while the program writes. A value
+//! Messages are read from a private copy, so nothing changes in the folder of the program, also while the program writes. A value
 //! that is too large is left out before it is read.
 
 mod goose;
 mod opencode;
 
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
@@ -18,7 +20,7 @@ use azureal_store::sqlite::rusqlite::types::ValueRef;
 use azureal_store::sqlite::rusqlite::{self, Connection, OptionalExtension, Row, ToSql};
 
 use super::ImportError;
-use super::database_copy::DatabaseCopy;
+use super::database_copy::{DatabaseCopy, look};
 use goose::GooseSessions;
 use opencode::OpencodeSessions;
 
@@ -82,30 +84,59 @@ fn data_folder(variable: &dyn Fn(&str) -> Option<OsString>, below: &str) -> Vec<
     data.map(|data| data.join(below)).into_iter().collect()
 }
 
-/// A copy of a database, and its sessions.
+/// A database, and its sessions.
 struct AgentDatabase {
-    copy: Arc<DatabaseCopy>,
+    path: PathBuf,
+    temporary: PathBuf,
+    /// The copy, once it is needed. A list of sessions is read in place if that leaves no trace, because a database can have
+    /// gigabytes.
+    copy: OnceCell<Arc<DatabaseCopy>>,
     sessions: Vec<(NativeSession, NativeHead)>,
+    tables: BTreeSet<String>,
 }
 
 impl AgentDatabase {
-    /// Copies a database, and lists its sessions.
+    /// Opens a database, and lists its sessions.
     fn open(
         path: &Path,
         temporary: &Path,
         table: &str,
         list: fn(&Connection) -> rusqlite::Result<Vec<Listed>>,
     ) -> Result<Self, NativeError> {
-        let copy = DatabaseCopy::of(path, temporary).map_err(|error| in_native(path, error))?;
-        if !copy.has_table(table) {
-            let reason =
-                "it has no table of sessions, or is of a version that azureal does not know".to_owned();
-            return Err(NativeError::Unreadable { path: path.to_owned(), reason });
-        }
-        let connection = copy.connect().map_err(|error| in_native(path, error))?;
-        let listed = list(&connection).map_err(|error| in_native(path, copy.sqlite_error(error)))?;
+        let found = look(path).map_err(|error| in_native(path, error))?;
+        let found = found.and_then(|connection| Some((tables(&connection).ok()?, list(&connection).ok()?)));
+        let copy = OnceCell::new();
+        let (tables, listed) = match found {
+            Some(found) => found,
+            None => {
+                let made = DatabaseCopy::of(path, temporary).map_err(|error| in_native(path, error))?;
+                let connection = made.connect().map_err(|error| in_native(path, error))?;
+                let failed = |error| in_native(path, made.sqlite_error(error));
+                let tables = tables(&connection).map_err(failed)?;
+                if !tables.contains(table) {
+                    let reason = "it has no table of sessions, or is of a version that azureal does not know";
+                    return Err(NativeError::Unreadable { path: path.to_owned(), reason: reason.to_owned() });
+                }
+                let found = (tables, list(&connection).map_err(failed)?);
+                copy.set(Arc::new(made)).ok();
+                found
+            }
+        };
         let sessions = listed.into_iter().map(|listed| listed.session(path)).collect();
-        Ok(Self { copy: Arc::new(copy), sessions })
+        Ok(Self { path: path.to_owned(), temporary: temporary.to_owned(), copy, sessions, tables })
+    }
+
+    fn has_table(&self, name: &str) -> bool {
+        self.tables.contains(name)
+    }
+
+    fn copy(&self) -> Result<Arc<DatabaseCopy>, NativeError> {
+        if let Some(copy) = self.copy.get() {
+            return Ok(Arc::clone(copy));
+        }
+        let made =
+            DatabaseCopy::of(&self.path, &self.temporary).map_err(|error| in_native(&self.path, error))?;
+        Ok(Arc::clone(self.copy.get_or_init(|| Arc::new(made))))
     }
 
     /// Lists the sessions that ran in a project.
@@ -126,14 +157,16 @@ impl AgentDatabase {
 
     /// Opens a session, to read its messages.
     fn rows(&self, session: &NativeSession) -> Result<Rows, NativeError> {
-        let connection = self.copy.connect().map_err(|error| in_native(&session.path, error))?;
-        Ok(Rows {
-            path: session.path.clone(),
-            session: session.id.clone(),
-            connection,
-            copy: Arc::clone(&self.copy),
-        })
+        let copy = self.copy()?;
+        let connection = copy.connect().map_err(|error| in_native(&session.path, error))?;
+        Ok(Rows { path: session.path.clone(), session: session.id.clone(), connection, copy })
     }
+}
+
+fn tables(connection: &Connection) -> rusqlite::Result<BTreeSet<String>> {
+    let mut statement = connection.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?;
+    let names = statement.query_map([], |row| text(row, 0))?;
+    names.collect()
 }
 
 /// A session of a list.

@@ -34,7 +34,7 @@ impl NativeSource for OpencodeSessions {
     }
 
     fn homes(&self, variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
-        data_folder(variable, "opencode")
+        data_folder(variable, "opencode/opencode.db")
     }
 
     fn recognises(&self, path: &Path, beginning: &[u8]) -> bool {
@@ -45,7 +45,7 @@ impl NativeSource for OpencodeSessions {
     fn open(&self, place: &Path, temporary: &Path) -> Result<Box<dyn NativeHome>, NativeError> {
         let file = if place.is_dir() { place.join(FILE) } else { place.to_owned() };
         let database = AgentDatabase::open(&file, temporary, "session", list)?;
-        let has = |table| database.copy.has_table(table);
+        let has = |table| database.has_table(table);
         let (has_messages, has_newer) = (has("message") && has("part"), has("session_message"));
         Ok(Box::new(OpencodeHome { database, has_messages, has_newer }))
     }
