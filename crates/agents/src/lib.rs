@@ -39,8 +39,13 @@
 pub mod bridged;
 pub mod claude;
 pub mod codex;
+pub mod copilot;
+pub mod gemini;
+pub mod goose;
 pub mod native;
 pub mod offline;
+pub mod opencode;
+pub mod qwen;
 pub mod registry;
 
 mod calls;

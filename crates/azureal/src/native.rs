@@ -30,7 +30,7 @@ const SQLITE: &[u8] = b"SQLite format 3\0";
 
 /// The sources of all agents.
 pub fn sources() -> &'static [&'static dyn NativeSource] {
-    native::sources()
+    azureal_exchange::native_sources()
 }
 
 /// Native sessions that were found, and what was left out.
@@ -103,7 +103,8 @@ impl NativeSessions {
         let source = match source {
             Some(source) => Some(source),
             None if place.is_dir() => source_of_folder(place, workspace),
-            None => native::recognise(place).map_err(azureal_exchange::ImportError::from)?,
+            None => azureal_exchange::recognise_native(place, &workspace.environment().temporary())
+                .map_err(azureal_exchange::ImportError::from)?,
         };
         let Some(source) = source else { return Ok(None) };
         let mut sessions = Self::default();
@@ -260,7 +261,7 @@ fn source_of_folder(folder: &Path, workspace: &Workspace) -> Option<&'static dyn
     let is_of = |source: &&&'static dyn NativeSource| {
         let Ok(home) = source.open(folder, &workspace.environment().temporary()) else { return false };
         let is_of_source = |session: NativeSession| {
-            native::recognise(&session.path)
+            azureal_exchange::recognise_native(&session.path, &workspace.environment().temporary())
                 .is_ok_and(|found| found.is_some_and(|found| found.agent() == source.agent()))
         };
         home.sessions(None).take(PROBES).filter_map(Result::ok).any(is_of_source)

@@ -83,5 +83,6 @@ pub use import::{
     Added, Difference, ImportError, ImportFormat, ImportNotice, ImportOptions, ImportOutcome, ImportPaths,
     ImportProblem, ImportProgress, ImportReport, ImportSource, ImportStep, IncomingSession, LeftOut,
     NativeCandidate, NativeImport, NativeImported, NativeOutcome, SourceStore, StoredRuns, import_session,
+    native_sources, recognise_native,
 };
 pub use temporary::TemporaryFolder;

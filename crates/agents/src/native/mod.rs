@@ -15,9 +15,12 @@
 //!
 //! [`OwnRecord`]: azureal_core::agent::OwnRecord
 
+pub(crate) mod draft;
 pub(crate) mod files;
 pub(crate) mod lines;
+pub(crate) mod record_lines;
 pub(crate) mod records;
+pub(crate) mod tools;
 pub(crate) mod turns;
 
 use std::ffi::OsString;
@@ -33,10 +36,14 @@ pub use lines::open_content;
 
 use crate::claude::ClaudeSessions;
 use crate::codex::CodexSessions;
+use crate::copilot::CopilotSessions;
+use crate::gemini::GeminiSessions;
+use crate::qwen::QwenSessions;
 
 /// The sources of all agents.
 pub fn sources() -> &'static [&'static dyn NativeSource] {
-    &[&ClaudeSessions, &CodexSessions]
+    // Qwen Code is before Claude Code, whose notes have the same fields and more.
+    &[&QwenSessions, &ClaudeSessions, &CodexSessions, &GeminiSessions, &CopilotSessions]
 }
 
 /// Returns the source of an agent.

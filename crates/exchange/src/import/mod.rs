@@ -4,6 +4,7 @@
 //! because opening it in place can leave files beside it. An import reports everything that it cannot import as it
 //! is, and keeps as text what azureal has no form for.
 
+mod agent_databases;
 mod axio;
 mod axio_database;
 mod blocks;
@@ -26,6 +27,7 @@ mod source_store;
 
 use std::path::Path;
 
+pub use agent_databases::{native_sources, recognise_native};
 pub use error::{Difference, ImportError};
 pub use import_session::{ImportProgress, import_session};
 pub use incoming::IncomingSession;
