@@ -126,7 +126,17 @@ fn create(root: &Path, files: usize) {
 
 fn git(root: &Path, args: &[&str]) {
     let mut command = Command::new("git");
-    command.args(["-c", "user.name=A", "-c", "user.email=a@b.example"]).args(args).current_dir(root);
+    command.args([
+        "-c",
+        "user.name=A",
+        "-c",
+        "user.email=a@b.example",
+        "-c",
+        "gc.auto=0",
+        "-c",
+        "maintenance.auto=false",
+    ]);
+    command.args(args).current_dir(root);
     let output = command.stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
 }

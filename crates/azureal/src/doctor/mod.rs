@@ -141,7 +141,7 @@ impl Report {
             if kept.iter().filter(same).count() < MOST_OF_A_KIND {
                 kept.push(finding);
             } else {
-                match more.iter_mut().find(|(_, other)| same(&&*other)) {
+                match more.iter_mut().find(|(_, other)| same(&other)) {
                     Some((count, _)) => *count += 1,
                     None => more.push((1, finding)),
                 }

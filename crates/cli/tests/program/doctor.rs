@@ -225,7 +225,7 @@ const DAMAGES: [Damage; 25] = [
         kind: "counts",
         expected: REPAIRED,
         cause: |world| {
-            world.sql("UPDATE sessions SET event_count = 3, message_count = 1, told = 7 WHERE id = 2")
+            world.sql("UPDATE sessions SET event_count = 3, message_count = 1, told = 7 WHERE id = 2");
         },
     },
     Damage {
