@@ -177,7 +177,10 @@ mod cases {
         // Few messages: a store may keep no more than the last ones.
         for media_types in MediaType::ALL.chunks(4) {
             let pictures = media_types.iter().map(|media_type| Block::Image(image(*media_type)));
-            messages.push(Message::new(Role::User, [Block::text("picture")].into_iter().chain(pictures)));
+            messages.push(Message::new(
+                Role::User,
+                [Block::text("picture")].into_iter().chain(pictures).collect::<Vec<_>>(),
+            ));
         }
         messages.push(Message::new(Role::User, [Block::image(MediaType::Jpeg, [])]));
         check(&store, messages).await;

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use azureal_core::{Event, NewSession, NewTurn, Page, Seq, SessionId, SessionStore};
 use azureal_store::SqliteStore;
-use azureal_store::sqlite::health::{ExistingCopy, Repaired, StoreProblem, back_up, inspect, repair, restore};
+use azureal_store::sqlite::health::{
+    ExistingCopy, Repaired, StoreProblem, back_up, inspect, repair, restore,
+};
 use azureal_store::sqlite::{SqliteOptions, rusqlite::Connection};
 use futures_executor::block_on;
 use tempfile::TempDir;
