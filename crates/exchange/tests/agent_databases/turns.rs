@@ -73,7 +73,7 @@ fn said_by_goose(lines: &[Value]) -> Vec<String> {
         match (part["type"].as_str().unwrap(), said.last_mut()) {
             // A text comes in pieces.
             ("text", Some(last)) if last.starts_with("text ") => {
-                last.push_str(part["text"].as_str().unwrap())
+                last.push_str(part["text"].as_str().unwrap());
             }
             ("text", _) => said.push(format!("text {}", part["text"].as_str().unwrap())),
             ("toolRequest", _) => said.push(format!("call {}", part["id"].as_str().unwrap())),
