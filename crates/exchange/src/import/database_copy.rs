@@ -13,7 +13,9 @@ use std::time::Duration;
 use azureal_core::StoreError;
 use azureal_store::sqlite::rusqlite::backup::{Backup, StepResult};
 use azureal_store::sqlite::rusqlite::{self, Connection, ErrorCode, OpenFlags};
-use azureal_store::sqlite::{COMPANIONS, check_foreign, open_foreign, open_foreign_unused, with_suffix};
+use azureal_store::sqlite::{
+    COMPANIONS, check_foreign, open_foreign, open_foreign_unused, open_foreign_used, with_suffix,
+};
 
 use super::ImportError;
 use crate::temporary::TemporaryFolder;
@@ -55,7 +57,13 @@ impl DatabaseCopy {
         }
         let is_read_in_place = leaves_no_trace(&real).map_err(here)? && {
             private_file(&copy).map_err(here)?;
-            match backup(&real, &copy, timeout) {
+            // Marks of readers in the index of a log are not needed to read it while its program runs.
+            let used = backup(&real, &copy, timeout, open_foreign_used);
+            let is_busy = matches!(used, Err(StoreError::Busy { .. }));
+            match used.or_else(|error| match is_busy {
+                true => Err(error),
+                false => backup(&real, &copy, timeout, open_foreign),
+            }) {
                 Ok(()) => true,
                 // Reading changes nothing, so it does not roll back what a dead writer left. A living writer
                 // holds the file, and its unfinished transaction is not for us.
@@ -120,7 +128,7 @@ pub(super) fn look(source: &Path) -> Result<Option<Connection>, ImportError> {
     let real = fs::canonicalize(source).map_err(here)?;
     check_companions(&real)?;
     let opened = if leaves_no_trace(&real).map_err(here)? {
-        open_foreign(&real)
+        open_foreign_used(&real)
     } else if with_suffix(&real, "-wal").exists() {
         return Ok(None);
     } else {
@@ -200,8 +208,13 @@ fn room_in(folder: &Path) -> io::Result<u64> {
     Ok(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
-fn backup(from: &Path, to: &Path, timeout: Duration) -> Result<(), StoreError> {
-    let source = open_foreign(from)?;
+fn backup(
+    from: &Path,
+    to: &Path,
+    timeout: Duration,
+    open: fn(&Path) -> Result<Connection, StoreError>,
+) -> Result<(), StoreError> {
+    let source = open(from)?;
     let run = || -> rusqlite::Result<StepResult> {
         source.busy_timeout(timeout)?;
         let mut target = Connection::open_with_flags(to, OpenFlags::SQLITE_OPEN_READ_WRITE)?;

@@ -6,16 +6,14 @@ use std::path::{Path, PathBuf};
 
 use crate::database::{AGENTS, Home};
 
-/// Returns the files of a folder with their contents. Readers mark their place in the index of the log (`-shm`), which every
-/// process can make again; only its name is compared.
+/// Returns the files of a folder with their contents.
 fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
         if entry.is_dir() {
             found.extend(files(&entry));
         } else {
-            let is_index = entry.to_str().unwrap().ends_with("-shm");
-            let content = if is_index { Vec::new() } else { fs::read(&entry).unwrap() };
+            let content = fs::read(&entry).unwrap();
             found.insert(entry, content);
         }
     }

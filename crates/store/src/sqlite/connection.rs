@@ -65,6 +65,16 @@ pub fn open_foreign(path: &Path) -> Result<Connection, StoreError> {
 /// Opens another program's SQLite file that no process uses, read-only and without locks: no file is created beside it. A process
 /// that begins to write meanwhile makes reading wrong, so this is for a short look only.
 pub fn open_foreign_unused(path: &Path) -> Result<Connection, StoreError> {
+    open_uri(path, "immutable=1")
+}
+
+/// Opens another program's SQLite file that a process uses in WAL mode, such that the index of its log stays as it is too. Reading
+/// fails if no process uses it any more.
+pub fn open_foreign_used(path: &Path) -> Result<Connection, StoreError> {
+    open_uri(path, "readonly_shm=1")
+}
+
+fn open_uri(path: &Path, parameter: &str) -> Result<Connection, StoreError> {
     let mut uri = OsString::from("file:");
     for byte in path.as_os_str().as_bytes() {
         match byte {
@@ -72,7 +82,8 @@ pub fn open_foreign_unused(path: &Path) -> Result<Connection, StoreError> {
             byte => uri.push(OsStr::from_bytes(&[*byte])),
         }
     }
-    uri.push("?immutable=1");
+    uri.push("?");
+    uri.push(parameter);
     connect(Path::new(&uri), OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI)
 }
 

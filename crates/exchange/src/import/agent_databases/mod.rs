@@ -36,10 +36,11 @@ const LONGEST_NAME: u32 = 4096;
 static SOURCES: LazyLock<Vec<&'static dyn NativeSource>> = LazyLock::new(|| {
     let mut sources = native::sources().to_vec();
     sources.extend([&OpencodeSessions as &dyn NativeSource, &GooseSessions]);
+    sources.sort_by_key(|source| source.agent());
     sources
 });
 
-/// Returns the sources of the native sessions of all agents, in files and in databases.
+/// Returns the sources of the native sessions of all agents, in files and in databases, by the names of the agents.
 pub fn native_sources() -> &'static [&'static dyn NativeSource] {
     &SOURCES
 }
