@@ -15,12 +15,13 @@ use serde::Deserialize;
 use crate::{conformance, tools};
 
 /// Which rooms a room may use. The arrows point towards core, and siblings do not see each other.
-const ROOMS: [(&str, &[&str]); 15] = [
+const ROOMS: [(&str, &[&str]); 17] = [
     ("azureal-core", &[]),
     ("azureal-files", &[]),
     ("azureal-process", &[]),
     ("azureal-snapshots", &["azureal-files", "azureal-process"]),
     ("azureal-store", &["azureal-core", "azureal-files"]),
+    ("azureal-search", &["azureal-core", "azureal-files"]),
     ("azureal-agents", &["azureal-core", "azureal-process"]),
     ("azureal-engine", &["azureal-core", "azureal-files", "azureal-process", "azureal-snapshots"]),
     ("azureal-exchange", &["azureal-core", "azureal-store", "azureal-agents"]),
@@ -32,6 +33,7 @@ const ROOMS: [(&str, &[&str]); 15] = [
             "azureal-files",
             "azureal-process",
             "azureal-snapshots",
+            "azureal-search",
             "azureal-store",
             "azureal-agents",
             "azureal-engine",
@@ -40,6 +42,7 @@ const ROOMS: [(&str, &[&str]); 15] = [
         ],
     ),
     ("azureal-tui", &["azureal"]),
+    ("azureal-serve", &["azureal"]),
     (
         PROGRAM,
         &[
@@ -48,16 +51,18 @@ const ROOMS: [(&str, &[&str]); 15] = [
             "azureal-files",
             "azureal-process",
             "azureal-snapshots",
+            "azureal-search",
             "azureal-store",
             "azureal-agents",
             "azureal-engine",
             "azureal-exchange",
             "azureal-transcript",
             "azureal-tui",
+            "azureal-serve",
         ],
     ),
     (TESTKIT, &["azureal-core"]),
-    ("azureal-bench", &["azureal-core", "azureal-store"]),
+    ("azureal-bench", &["azureal-core", "azureal-engine", "azureal-search", "azureal-store"]),
     ("xtask", &[]),
 ];
 

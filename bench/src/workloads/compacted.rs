@@ -1,10 +1,13 @@
 //! W6c: what the next agent is told of a long session whose beginning is summarised.
 
+use std::os::unix::fs::DirBuilderExt;
+
 use anyhow::{Context, Result, ensure};
 use azureal_core::{
-    Compaction, ContextBuilder, Message, Page, Seq, SessionId, SessionStore, events_of_message, read_context,
-    wrap_context,
+    Compaction, ContextBuilder, LedgerCache, Message, Page, Seq, SessionId, SessionSnapshot, SessionStore,
+    Threshold, events_of_message, wrap_context,
 };
+use azureal_engine::Spools;
 use azureal_store::SqliteStore;
 use azureal_store::sqlite::Journal;
 use futures_executor::block_on;
@@ -34,19 +37,26 @@ pub(crate) fn run() -> Result<Value> {
     ensure!(end.0 > EVENTS * 99 / 100, "the long session has {end} events");
     block_on(store.add_compaction(sessions.id, &Compaction::new(Seq(end.0 - kept.0), SUMMARY.repeat(40))))?;
 
+    // The folder of the cached ledger, as a turn has it.
+    let folder = scratch::work("w6c-spool")?;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+    let cache = Spools::new(folder);
     // In turns, so that both see the same machine, and in processor time: each takes a millisecond or two, of
     // which others on a shared machine take their part.
-    let (mut long, mut short) = (Side::default(), Side::default());
+    let (mut long, mut first, mut short) = (Side::default(), Side::default(), Side::default());
     for _ in 0..REPETITIONS {
-        long.tell(&store, sessions.id)?;
-        short.tell(&store, alone)?;
+        long.tell(&store, sessions.id, Some(&cache))?;
+        first.tell(&store, sessions.id, None)?;
+        short.tell(&store, alone, Some(&cache))?;
     }
     ensure!(long.chars > short.chars, "a summary and prompts are told too");
+    ensure!(long.chars == first.chars, "the cached ledger is another one");
     let (long_ms, short_ms) = (long.median(), short.median());
     Ok(json!({
         "events": end.0,
         "events_after": kept.0,
         "cpu_ms": long_ms,
+        "first_cpu_ms": first.median(),
         "chars": long.chars,
         "alone_cpu_ms": short_ms,
         "alone_chars": short.chars,
@@ -63,9 +73,9 @@ struct Side {
 }
 
 impl Side {
-    fn tell(&mut self, store: &SqliteStore, id: SessionId) -> Result<()> {
+    fn tell(&mut self, store: &SqliteStore, id: SessionId, cache: Option<&Spools>) -> Result<()> {
         let before = processor_seconds();
-        self.chars = told(store, id)?;
+        self.chars = told(store, id, cache)?;
         self.times.push((processor_seconds() - before) * 1e3);
         Ok(())
     }
@@ -75,9 +85,12 @@ impl Side {
     }
 }
 
-/// Builds the context as it is sent and returns its length in characters.
-fn told(store: &SqliteStore, id: SessionId) -> Result<usize> {
-    Ok(wrap_context(&block_on(read_context(store, id))?).chars().count())
+/// Builds the context as a turn does and returns its length in characters.
+fn told(store: &SqliteStore, id: SessionId, cache: Option<&Spools>) -> Result<usize> {
+    let cache = cache.map(|cache| cache as &dyn LedgerCache);
+    let mut session = block_on(SessionSnapshot::read(store, id))?;
+    let context = block_on(session.context(store, Threshold::default(), cache))?;
+    Ok(wrap_context(&context).chars().count())
 }
 
 fn last(store: &SqliteStore, id: SessionId) -> Result<Seq> {

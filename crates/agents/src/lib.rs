@@ -1,8 +1,10 @@
 //! The coding agents that azureal can talk to.
 //!
 //! One folder per agent: its command ([`Agent::command`]), the format of its output (its wire types), and the parser
-//! that turns the output into events ([`Agent::parser`]). All of it is pure: this crate starts no process, opens no
+//! that turns the output into events ([`Agent::parser`]). All of it is pure: it starts no process, opens no
 //! file and reads no clock. The engine does, and a recording gives the same events as the live program.
+//!
+//! [`native`] reads the sessions that the agents' programs keep themselves. It opens files, read-only.
 //!
 //! [`bridged`] parses the output of agents behind a bridge, for any protocol.
 //!
@@ -37,7 +39,13 @@
 pub mod bridged;
 pub mod claude;
 pub mod codex;
+pub mod copilot;
+pub mod gemini;
+pub mod goose;
+pub mod native;
 pub mod offline;
+pub mod opencode;
+pub mod qwen;
 pub mod registry;
 
 mod calls;

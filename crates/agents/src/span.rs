@@ -13,7 +13,13 @@ pub(crate) struct Span {
 impl Span {
     /// Adds the time of a line. An unreadable time is ignored.
     pub(crate) fn reach(&mut self, timestamp: &str) {
-        let Ok(time) = timestamp.parse::<Timestamp>() else { return };
+        if let Ok(time) = timestamp.parse() {
+            self.add(time);
+        }
+    }
+
+    /// Adds a time.
+    pub(crate) fn add(&mut self, time: Timestamp) {
         let (first, last) = self.ends.unwrap_or((time, time));
         self.ends = Some((first.min(time), last.max(time)));
     }

@@ -10,6 +10,8 @@ use azureal_core::Event;
 use azureal_core::agent::AgentOutput;
 use tracing::debug;
 
+/// The kind of the error that stands for a line which cannot be read.
+pub(crate) const UNREADABLE: &str = "unreadable_line";
 /// The characters of a line that are quoted.
 const EXCERPT_CHARS: usize = 200;
 /// The number of kinds that are remembered; a stream of garbage must not fill the memory.
@@ -19,7 +21,7 @@ const MAX_KINDS: usize = 64;
 pub(crate) fn unreadable_line(agent: &str, line: &[u8], why: &str) -> AgentOutput {
     debug!(agent, bytes = line.len(), why, "a line cannot be read");
     AgentOutput::Event(Event::error(
-        "unreadable_line",
+        UNREADABLE,
         format!("{agent} printed a line of {} bytes that {why}: {}", line.len(), excerpt(line)),
     ))
 }

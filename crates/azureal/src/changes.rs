@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use azureal_core::event::{Changes, DirectoryChanges, FileChange, SkippedPath, Undo};
 use azureal_core::{Event, PAGE_EVENTS, Page, Seq, SessionId, SessionRecord, StoredEvent, TurnIndex};
-use azureal_engine::{ChangeRecorder, changed_paths, snapshot_owner, stored_changes};
-use azureal_snapshots::{Diff, GitProgram, Worktree};
+use azureal_engine::{ChangeRecorder, snapshot_owner, stored_changes};
+use azureal_snapshots::{Diff, GitProgram, Patch, Worktree};
 use tracing::{debug, info};
 
 use crate::config::{self, Config};
-use crate::error::{Error, shown};
+use crate::error::Error;
 use crate::git_folder;
 use crate::workspace::{Notice, Workspace};
 
@@ -78,6 +78,11 @@ impl Workspace {
             let folder = git_folder::of_store(&self.project.store_path());
             let folder = folder.and_then(|folder| git_folder::check_usable(&folder).map(|()| folder));
             let is_usable = folder.is_ok();
+            // What the user can mend.
+            use git_folder::NotInGit::{NoFolder, OpenToOthers, Unconfirmed};
+            if let Err(error @ (NoFolder(_) | OpenToOthers(_) | Unconfirmed(_))) = &folder {
+                self.add_notice(Notice::Snapshots(format!("changes of files are not recorded: {error}")));
+            }
             let is_safe = self.file().is_none_or(|(file, _)| {
                 file.extension().is_some_and(|end| end == "azs")
                     || !file.starts_with(self.project.directory())
@@ -95,24 +100,6 @@ impl Workspace {
     pub(crate) fn snapshot_folder(&self) -> Option<PathBuf> {
         let folder = git_folder::of_store(&self.project.store_path()).ok()?.join("snapshots");
         folder.is_dir().then_some(folder)
-    }
-
-    /// Finishes or takes back an undo that was interrupted.
-    pub(crate) fn recover_undo(&self) -> Result<(), Error> {
-        // Every command looks: git is started only if there is something to do.
-        if !Worktree::has_interrupted_undo(self.project.directory()) {
-            return Ok(());
-        }
-        if let Some(recovered) = self.snapshots()?.recover().map_err(snapshot_error)? {
-            info!(is_undone = recovered.is_undone, "recovered an undo that was interrupted");
-            let done = if recovered.is_undone { "finished" } else { "taken back" };
-            let mut notice = format!("an undo that was interrupted is {done}; `git status` shows the files");
-            for path in &recovered.kept {
-                notice.push_str(&format!("; kept beside its file: {}", shown(path)));
-            }
-            self.add_notice(Notice::Undo(notice));
-        }
-        Ok(())
     }
 
     /// Removes the snapshots of a deleted session.
@@ -143,6 +130,13 @@ impl Workspace {
         match worktree.prune(limit) {
             Ok(pruned) => {
                 info!(snapshots = pruned.snapshots, size = pruned.size, "removed the oldest snapshots");
+                if pruned.turned_off {
+                    let limit = limit / 1_000_000;
+                    self.add_notice(Notice::Snapshots(format!(
+                        "the files of this worktree do not fit into `[changes] max_size` ({limit} MB): their versions are removed, and changes are no longer \
+                         recorded; a larger `max_size` with `enabled = true` resumes it"
+                    )));
+                }
             }
             // Another process takes a snapshot: the next turn tries again.
             Err(error) => debug!(%error, "snapshots are not pruned"),
@@ -245,14 +239,18 @@ impl Workspace {
         self.diff_within(changes, LARGEST_DIFF)
     }
 
-    /// Returns the beginning of the diff, up to a number of bytes. Files that were there before the turn are left out: they were ignored.
+    /// Returns the changes of a turn as a patch that `git apply` can apply, byte for byte.
+    ///
+    /// # Errors
+    ///
+    /// The snapshots of the turn are on another machine, or no longer stored.
+    pub fn patch(&self, changes: &TurnChanges) -> Result<Patch, Error> {
+        self.snapshots()?.patch(&changes.before, &changes.after, LARGEST_DIFF).map_err(snapshot_error)
+    }
+
+    /// Returns the beginning of the diff, up to a number of bytes.
     pub(crate) fn diff_within(&self, changes: &TurnChanges, limit: usize) -> Result<Diff, Error> {
-        let worktree = self.snapshots()?;
-        let diff = worktree.compare(&changes.before, &changes.after).and_then(|files| {
-            let paths = changed_paths(&files);
-            worktree.diff(&changes.before, &changes.after, paths.as_deref(), limit)
-        });
-        diff.map_err(snapshot_error)
+        self.snapshots()?.diff(&changes.before, &changes.after, limit).map_err(snapshot_error)
     }
 
     /// Returns the worktree of the project with its snapshots.
@@ -278,6 +276,8 @@ impl Workspace {
     ) -> Result<Option<usize>, Error> {
         let mut before = Seq::END;
         let (mut later, mut last): (Vec<(Seq, Event)>, _) = (Vec::new(), None);
+        // The turn whose changes were met last, and a turn that may have changed files without a record of it.
+        let (mut recorded, mut unrecorded) = (None, None);
         loop {
             let page = self.store.read(session, Page::Before(before, PAGE_EVENTS)).await?;
             let Some(first) = page.first() else { return Ok(last) };
@@ -286,10 +286,20 @@ impl Workspace {
                 match stored.kind.as_str() {
                     "Changes" => {
                         let turn = turn_of(turns, stored.seq);
-                        if !is_not_undone || undone_by(stored.seq, &later).is_none() {
+                        recorded = turn;
+                        if !is_not_undone {
                             return Ok(turn);
                         }
+                        if undone_by(stored.seq, &later).is_none() {
+                            return match (turn, unrecorded) {
+                                (Some(turn), Some(later)) => Err(not_the_last(session, turn, later)),
+                                _ => Ok(turn),
+                            };
+                        }
                         last = last.or(turn);
+                    }
+                    "ToolCall" if unrecorded.is_none() && may_change_files(stored) => {
+                        unrecorded = turn_of(turns, stored.seq).filter(|turn| recorded != Some(*turn));
                     }
                     "Undo" => later.extend(stored.event().ok().map(|event| (stored.seq, event))),
                     _ => {}
@@ -311,6 +321,21 @@ impl Workspace {
             events.extend(found.filter_map(|stored| Some((stored.seq, stored.event().ok()?))));
         }
     }
+}
+
+/// Returns whether a stored tool call can change files.
+fn may_change_files(stored: &StoredEvent) -> bool {
+    let Ok(Event::ToolCall(call)) = stored.event() else { return false };
+    ["Bash", "Edit", "MultiEdit", "NotebookEdit", "Write"].contains(&call.tool_name.as_str())
+}
+
+/// Refuses to undo an older turn that the user did not name.
+fn not_the_last(session: SessionId, turn: usize, later: usize) -> Error {
+    let message = format!(
+        "turn {later} of {session} ran commands or edits, and has no recorded changes; the last turn that has some is turn {turn}"
+    );
+    Error::refused("not_the_last", message)
+        .with_hint(format!("`azureal undo {session} --turn {turn}` undoes that one"))
 }
 
 /// Returns the undo of an event that was not undone itself.

@@ -30,6 +30,13 @@ impl Environment {
         self
     }
 
+    /// Sets a variable.
+    #[must_use]
+    pub fn with_variable(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.variables.set(name, value);
+        self
+    }
+
     /// Returns that program.
     pub fn own_program(&self) -> Result<&Path, Error> {
         self.own_program.as_deref().ok_or_else(|| {

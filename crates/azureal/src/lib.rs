@@ -247,13 +247,17 @@ mod git_config;
 mod git_folder;
 pub mod json;
 pub mod meter;
+pub mod native;
 mod project;
 pub mod purge;
+mod recall;
+pub mod search;
 mod server_store;
 mod session_changes;
 pub mod sessions;
 pub mod turns;
 pub mod undo;
+mod undo_note;
 mod workspace;
 
 pub use azureal_core as core;

@@ -79,6 +79,14 @@ impl Project {
         self.root.join(STORE)
     }
 
+    /// Returns the store in the folder of a linked worktree, where the original program keeps one for each; `None` if there is none. The project
+    /// itself has one store, in its main worktree.
+    pub fn store_of_worktree(&self) -> Option<PathBuf> {
+        let path = self.worktree.join(STORE);
+        (path != self.store_path() && path.symlink_metadata().is_ok_and(|found| found.is_file()))
+            .then_some(path)
+    }
+
     /// Returns the name of the project on a server that several share: host and path of the repository that it was cloned
     /// from, such as `git.example/team/engine`, which are the same for everybody; else the name of its folder.
     pub fn shared_name(&self) -> SharedName {

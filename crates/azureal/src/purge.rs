@@ -111,6 +111,7 @@ impl Workspace {
         let parts = [
             ("sessions", store),
             ("output of turns", originals.collect()),
+            ("search index", vec![folders.search.clone()]),
             ("versions of files, for diff and undo", self.snapshot_folder().into_iter().collect()),
             ("unfinished turns", spools.collect()),
             ("stores that were set aside", self.stores_set_aside()),

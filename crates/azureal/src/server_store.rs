@@ -1,5 +1,6 @@
 //! Stores on a server: which project of it is meant, with which password, and what this machine keeps for it.
 
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -211,6 +212,11 @@ impl ServerFolder {
     /// Returns the folder of the output of turns, as far as it is on this machine.
     pub(crate) fn originals(&self) -> PathBuf {
         self.path.join(ORIGINALS)
+    }
+
+    /// Returns its name, which no other store has.
+    pub(crate) fn name(&self) -> Option<&OsStr> {
+        self.path.file_name()
     }
 
     /// Makes the folder, and the one around it as the project's own store would.

@@ -77,6 +77,10 @@ impl Workspace {
         // Held until it is gone: a turn may begin at any time.
         let _lease = self.idle(record).await?;
         self.store.delete(record.id).await?;
+        self.forget_in_search(record.id).await;
+        if let Some(spools) = self.spools() {
+            spools.remove_ledger(record.id)?;
+        }
         self.remove_snapshots(record)
     }
 

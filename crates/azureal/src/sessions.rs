@@ -98,9 +98,16 @@ pub async fn resolve_to_read(
             None => store.list(&newest).await?.pop(),
             last => last,
         };
-        return last.ok_or_else(|| {
-            Error::new("not_found", "there is no session in this worktree yet")
-                .with_hint("name a session; `azureal list --all` shows those of all worktrees")
+        if let Some(last) = last {
+            return Ok(last);
+        }
+        let any = ListQuery { limit: Some(1), ..ListQuery::default() };
+        return Err(match store.list(&any).await?.is_empty() {
+            true => {
+                Error::new("not_found", "there is no session yet").with_hint("`azureal run \"…\"` begins one")
+            }
+            false => Error::new("not_found", "there is no session in this worktree yet")
+                .with_hint("name a session; `azureal list --all` shows those of all worktrees"),
         });
     };
     if let Some(record) = find(store, text).await? {

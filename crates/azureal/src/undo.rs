@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 
+use azureal_core::SessionRecord;
 use azureal_core::event::Undo;
-use azureal_core::{Event, NewTurn, SessionRecord, TurnTotals};
-use azureal_engine::{Recovered, snapshot_owner, stored_changes};
+use azureal_engine::{Recovered, SessionLease, snapshot_owner, stored_changes};
 use azureal_snapshots::{ConflictReason, RunningTurn, UndoConflict, UndoPlan, Worktree};
+use tracing::warn;
 
 use crate::changes::{TurnChanges, snapshot_error};
 use crate::error::{Error, shown};
+use crate::undo_note::UndoNote;
 use crate::workspace::Workspace;
 
 /// What an undo would do.
@@ -25,7 +27,7 @@ pub struct PlannedUndo {
 impl PlannedUndo {
     /// Returns whether a forced undo would change anything.
     pub fn can_be_forced(&self) -> bool {
-        !self.plan.files.is_empty() || self.plan.conflicts.iter().any(|conflict| conflict.why.can_be_forced())
+        !self.plan.forced.is_empty()
     }
 
     /// Returns why the undo needs the user's force; empty if it does not.
@@ -79,7 +81,7 @@ impl Workspace {
     /// A turn runs in the worktree, the changes are undone already or are of another worktree, or their snapshots are not on this
     /// machine. `found` is what [`recover`](Self::recover) returned.
     pub async fn plan_undo(&self, changes: TurnChanges, found: &[Recovered]) -> Result<PlannedUndo, Error> {
-        let worktree = self.undo_worktree(&changes, found)?;
+        let worktree = self.undo_worktree(&changes, found).await?;
         let plan = worktree.plan_undo(&changes.before, &changes.after).map_err(snapshot_error)?;
         let elsewhere = self.elsewhere(&changes);
         Ok(PlannedUndo { changes, plan, elsewhere })
@@ -101,40 +103,64 @@ impl Workspace {
         if let Some(obstacle) = planned.obstacles().into_iter().next().filter(|_| !force) {
             return Err(Error::refused("conflict", obstacle));
         }
-        let worktree = self.undo_worktree(changes, found)?;
+        let worktree = self.undo_worktree(changes, found).await?;
         // No turn begins in the session, and one that begins in the worktree is told of this.
-        let _lease = self.lease(record.id, "undo").await?;
-        let owner = snapshot_owner(record);
+        let lease = self.lease(record.id, "undo").await?;
         let run = format!("{UNDO}{}", std::process::id());
-        let mark = worktree.begin_turn(&owner, &run).map_err(snapshot_error)?;
+        let mark = worktree.begin_turn(&snapshot_owner(record), &run).map_err(snapshot_error)?;
         // A turn may have begun since the last look. From now on, one that begins sees the mark.
         if let Some(other) = worktree.running().into_iter().find(|turn| turn.run != run) {
             worktree.end_turn(mark).map_err(snapshot_error)?;
             return Err(running_error(&other));
         }
-        let undone = worktree.undo(&owner, &changes.before, &changes.after, force);
-        let ended = worktree.end_turn(mark);
-        let undone = undone.map_err(snapshot_error)?;
-        ended.map_err(snapshot_error)?;
-        let files = worktree.compare(&undone.before.tree, &undone.after.tree).map_err(snapshot_error)?;
+        let done = self.undo_noted(record, &worktree, changes, force, &lease).await;
+        // The mark ends with this process in any case.
+        if let Err(error) = worktree.end_turn(mark) {
+            warn!(%error, "the end of an undo is not noted in its worktree");
+        }
+        done
+    }
+
+    /// Carries out an undo, with a journal that stays until the event is in the session.
+    async fn undo_noted(
+        &self,
+        record: &SessionRecord,
+        worktree: &Worktree,
+        changes: &TurnChanges,
+        force: bool,
+        lease: &SessionLease,
+    ) -> Result<FinishedUndo, Error> {
+        let owner = snapshot_owner(record);
+        let ready = worktree.begin_undo(&owner, &changes.before, &changes.after, force);
+        let ready = ready.map_err(snapshot_error)?;
+        let files = worktree.compare(ready.before(), ready.after()).map_err(snapshot_error)?;
+        if files.is_empty() && !ready.left().is_empty() {
+            let count = azureal_core::counted(ready.left().len() as u64, "file");
+            let message = format!("nothing was undone: {count} cannot be restored as the worktree is now");
+            return Err(Error::refused("conflict", message).with_hint(format!(
+                "`azureal undo {} --turn {} --dry-run` shows why",
+                record.id, changes.turn
+            )));
+        }
         let (files, directories) = stored_changes(&files);
         let event = Undo {
             of: changes.seq.0,
             turn: changes.turn as u64,
             redo: changes.is_undo,
-            before: undone.before.tree,
-            after: undone.after.tree,
+            before: ready.before().to_owned(),
+            after: ready.after().to_owned(),
             files,
             directories,
         };
-        // The outcome of the last turn stays.
-        let completed = self.store.get(record.id).await?.completed;
-        let turn = NewTurn {
-            totals: Some(TurnTotals { completed, ..TurnTotals::default() }),
-            ..NewTurn::verbatim([Event::Undo(event.clone())])
-        };
-        let appended = self.store.append(record.id, turn).await?;
-        Ok(FinishedUndo { seq: appended.last, event, left: undone.left, kept: undone.kept })
+        let note = UndoNote::new(self, record, event)?;
+        let undone = ready.carry_out(&note.to_text()?).map_err(snapshot_error)?;
+        let stored = self.store_undo(record.id, &note, &undone.id, lease).await.map_err(|error| {
+            error
+                .about("the files are restored, but the session does not say so yet")
+                .with_hint("the next command of azureal in this worktree adds it to the session")
+        })?;
+        self.forget_undo(worktree, &undone.id).await;
+        Ok(FinishedUndo { seq: stored, event: note.event, left: undone.left, kept: undone.kept })
     }
 
     /// Returns the worktree of some changes, if it is another one than this.
@@ -147,8 +173,13 @@ impl Workspace {
     }
 
     /// Returns the worktree of some changes, if they can be undone there now.
-    fn undo_worktree(&self, changes: &TurnChanges, found: &[Recovered]) -> Result<Worktree, Error> {
+    async fn undo_worktree(&self, changes: &TurnChanges, found: &[Recovered]) -> Result<Worktree, Error> {
         let worktree = self.snapshots()?;
+        // The plan of the caller is from before it.
+        if self.recover_undo().await? {
+            let message = "an earlier undo was interrupted, and has just ended; nothing else was changed";
+            return Err(Error::refused("changed", message).with_hint("look at the changes again"));
+        }
         let TurnChanges { session, turn, undone_by, .. } = changes;
         if let Some(undo) = undone_by {
             return Err(Error::new("undone", format!("turn {turn} of {session} is undone already"))
@@ -199,7 +230,7 @@ pub fn conflict_words(why: ConflictReason) -> &'static str {
         ConflictReason::CreatedSince => "created since the turn",
         ConflictReason::InTheWay => "another file or folder is in its place",
         ConflictReason::NotKept => "its present content would be lost: no snapshot has it",
-        ConflictReason::WasThere => "it was there before the turn",
+        ConflictReason::WasThere => "it was ignored before the turn",
         ConflictReason::NotStored => "its content is not recorded",
         ConflictReason::Name => "its name is reserved",
     }

@@ -12,6 +12,7 @@ use azureal_agents::registry;
 use azureal_core::{Holder, Redactor, SessionId, SessionStore, StoreError};
 use azureal_engine::{ChangeRecorder, Engine, FullEvents, FullHistory, Recovered, Spools, this_process};
 use azureal_files::as_argument;
+use azureal_search::FileIndex;
 use azureal_store::postgres::{Mask, PostgresAddress, PostgresOptions};
 use azureal_store::redis::{RedisAddress, RedisOptions};
 use azureal_store::sqlite::{
@@ -39,6 +40,8 @@ pub struct Workspace {
     notices: Vec<Notice>,
     /// What happened since it was opened.
     later_notices: Mutex<Vec<Notice>>,
+    /// Why the last call of `recover` could not end an undo, said once.
+    undo_trouble: Mutex<Option<String>>,
     /// What happens to the file of the store from now on.
     file_notices: FileNotices,
     /// Created with the first turn.
@@ -47,6 +50,8 @@ pub struct Workspace {
     pub(crate) recorder: OnceLock<Option<ChangeRecorder>>,
     /// Created with the first text to mask.
     redactor: OnceLock<Redactor>,
+    /// Opened with the first search.
+    pub(crate) search_index: Mutex<Option<Arc<FileIndex>>>,
 }
 
 /// How a workspace is opened.
@@ -82,12 +87,14 @@ pub enum Notice {
     File(FileNotice),
     /// An undo that was interrupted has been finished or taken back.
     Undo(String),
+    /// The versions of files that turns change.
+    Snapshots(String),
 }
 
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Project(warning) | Self::Undo(warning) => f.write_str(warning),
+            Self::Project(warning) | Self::Undo(warning) | Self::Snapshots(warning) => f.write_str(warning),
             Self::Durability { address, warning } => {
                 write!(f, "{address} {warning}; `loss=accepted` in its URL says that this is known")
             }
@@ -148,10 +155,12 @@ impl Workspace {
                     originals,
                     notices,
                     later_notices: Mutex::default(),
+                    undo_trouble: Mutex::default(),
                     file_notices,
                     engine: OnceLock::new(),
                     recorder: OnceLock::new(),
                     redactor: OnceLock::new(),
+                    search_index: Mutex::default(),
                 })
             }
             Err(error) => Err(error.with_notices(notices)),
@@ -206,9 +215,26 @@ impl Workspace {
         if self.is_ephemeral() {
             return Ok(Vec::new());
         }
-        self.recover_undo()?;
+        // No reason to leave turns where they are.
+        self.tell_undo_trouble(self.recover_undo().await.err());
         let found = self.engine()?.recover().await;
         found.map_err(|error| Error::new("spool", error.to_string()).with_source(error))
+    }
+
+    /// Tells once why an undo that was interrupted cannot end.
+    fn tell_undo_trouble(&self, error: Option<Error>) {
+        let trouble = error.map(|error| {
+            format!(
+                "an undo that was interrupted is neither finished nor taken back yet: {}",
+                error.message()
+            )
+        });
+        let mut told = self.undo_trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        if *told != trouble {
+            told.clone_from(&trouble);
+            drop(told);
+            trouble.into_iter().for_each(|trouble| self.add_notice(Notice::Undo(trouble)));
+        }
     }
 
     /// Returns who runs a turn here: this process, with the name of the user.
@@ -234,10 +260,12 @@ impl Workspace {
             originals: self.originals,
             notices: Vec::new(),
             later_notices: Mutex::default(),
+            undo_trouble: Mutex::default(),
             file_notices: FileNotices::default(),
             engine: OnceLock::new(),
             recorder: OnceLock::new(),
             redactor: OnceLock::new(),
+            search_index: Mutex::default(),
         }
     }
 
@@ -299,9 +327,8 @@ impl Workspace {
         }
     }
 
-    /// Returns the file in which interfaces keep what the user has typed, outside of the project; `None` for a store in memory, or if
-    /// the user has no folder for it.
-    pub(crate) fn state_file(&self) -> Option<PathBuf> {
+    /// Returns a word for the store that no other store of this user has on this machine; `None` for a store in memory.
+    pub(crate) fn store_identity(&self) -> Option<String> {
         let identity = match &self.location {
             Location::Memory => return None,
             Location::File(file, _) => {
@@ -312,8 +339,24 @@ impl Workspace {
             Location::Server(folder) => folder.spools(),
         };
         let hash = blake3::hash(identity.as_os_str().as_bytes()).to_hex();
-        let name = format!("{}.json", hash.get(..32).unwrap_or(&hash));
+        Some(hash.get(..32).unwrap_or(&hash).to_owned())
+    }
+
+    /// Returns the file in which interfaces keep what the user has typed, outside of the project; `None` for a store in memory, or if
+    /// the user has no folder for it.
+    pub(crate) fn state_file(&self) -> Option<PathBuf> {
+        let name = format!("{}.json", self.store_identity()?);
         Some(self.environment.state()?.join("desk").join(name))
+    }
+
+    /// Returns the folder of the search index: beside a store in a file, in the user's cache for one on a server. `None` for a store in
+    /// memory, for a file that does not exist yet, or if the user has no folder for it.
+    pub(crate) fn search_folder(&self) -> Option<PathBuf> {
+        match &self.location {
+            Location::Memory => None,
+            Location::File(file, folders) => file.exists().then(|| folders.search.clone()),
+            Location::Server(folder) => Some(self.environment.cache()?.join("search").join(folder.name()?)),
+        }
     }
 
     /// Returns the file of the store and its folders; `None` if it is in memory or on a server.

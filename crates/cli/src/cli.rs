@@ -11,7 +11,8 @@ use tracing::warn;
 
 use crate::commands::{
     agents, backup, cancel, compact, completions, config, context, copy, demo, diff, doctor, export, fork,
-    help, import, list, original, ps, purge, rename, restore, rm, run, show, tokens, trust, undo,
+    help, import, list, mcp, original, ps, purge, rename, restore, rm, run, search, show, tokens, trust,
+    undo,
 };
 use crate::completion;
 use crate::dashed_prompt::protect;
@@ -51,7 +52,7 @@ Examples:
   azureal show S3                       the messages and tool calls of session S3
   azureal context S3                    the context that the next agent receives
   azureal compact S3                    replace the older part by a summary
-  azureal import ~/.cllm/conversations  import conversations of another program
+  azureal import --from claude          import the sessions of Claude Code in this project
 
 A session is given by number (S3) or by name; commands that only read also take a unique prefix of a name.
 
@@ -100,9 +101,10 @@ struct Global {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Run(run::Args),
+    Run(Box<run::Args>),
     List(list::Args),
     Show(show::Args),
+    Search(search::Args),
     Original(original::Args),
     Diff(diff::Args),
     Undo(undo::Args),
@@ -120,6 +122,7 @@ enum Command {
     Restore(restore::Args),
     Ps(ps::Args),
     Cancel(cancel::Args),
+    Mcp(mcp::Args),
     Agents(agents::Args),
     Config(config::Args),
     Trust(trust::Args),
@@ -172,6 +175,11 @@ impl Cli {
         }
         log::start(&environment())?;
         go_to(global.directory.as_deref())?;
+        if let Command::Mcp(args) = &command
+            && let Some(agent) = args.agent()
+        {
+            return mcp::install(agent, args, &mut out).and_then(|()| out.flush());
+        }
         if matches!(command, Command::Agents(_) | Command::Config(_) | Command::Trust(_))
             && let Ok(place) = open_workspace(global.store.as_deref().map(Path::new))
         {
@@ -208,6 +216,10 @@ impl Cli {
         }
         let place = open_workspace(global.store.as_deref().map(Path::new))?;
         let _notices = LateNotices(&place);
+        // It only reads, and may be a child of a turn that runs.
+        if let Command::Mcp(args) = &command {
+            return mcp::run(args, &place);
+        }
         let found = futures_executor::block_on(recover(&place));
         // Turns are driven by threads, and wait for the store on their own.
         if let Command::Run(args) = &command {
@@ -227,6 +239,7 @@ impl Cli {
                     list::run(args, &place, &place.active_turns(&found).await?, &mut out).await
                 }
                 Command::Show(args) => show::run(args, &place, &found, &mut out).await,
+                Command::Search(args) => search::run(args, &place, &found, &mut out).await,
                 Command::Original(args) => original::run(args, &place, &found, &mut out).await,
                 Command::Diff(args) => diff::run(args, &place, &found, &mut out).await,
                 Command::Undo(args) => undo::run(args, &place, &found, &mut out).await,
@@ -240,7 +253,9 @@ impl Cli {
                     return purge::run(args, &place, &mut out).await.and_then(|()| out.flush());
                 }
                 Command::Fork(args) => fork::run(args, &place, &mut out).await,
-                Command::Import(args) => import::run(args, &place, &mut out).await,
+                Command::Import(args) => {
+                    import::run(args, &place, global.store.as_deref().map(Path::new), &mut out).await
+                }
                 Command::Export(args) => export::run(args, &place, &found, &mut out).await,
                 Command::Ps(args) => ps::run(args, &place, &found, &mut out).await,
                 Command::Cancel(args) => cancel::run(args, &place, &found, &mut out).await,
@@ -251,6 +266,7 @@ impl Cli {
                 | Command::Restore(_)
                 | Command::Doctor(_)
                 | Command::Copy(_)
+                | Command::Mcp(_)
                 | Command::Agents(_)
                 | Command::Config(_)
                 | Command::Trust(_)

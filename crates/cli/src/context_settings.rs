@@ -1,6 +1,6 @@
 //! The arguments of a turn that say what the agent receives besides the history.
 
-use crate::environment::environment;
+use crate::environment::CllmConfig;
 use crate::failure::Failure;
 use crate::trust_question;
 use azureal::config::{Config, assignment};
@@ -22,6 +22,8 @@ pub(crate) struct ContextArgs {
     /// Start the session with this system message; empty for none
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
+    #[command(flatten)]
+    cllm: CllmConfig,
 }
 
 impl ContextArgs {
@@ -38,7 +40,7 @@ impl ContextArgs {
 
 /// Reads the configuration and makes sure that it is trusted, before anything is made or run.
 pub(crate) fn load_config(args: &ContextArgs, project: &Project) -> Result<Config, Failure> {
-    let mut config = Config::load(project, &environment())?;
+    let mut config = Config::load(project, &args.cllm.environment())?;
     if args.no_context_exec {
         // Nothing of it has to run, so nobody has to be asked.
         trust_question::note_ignored(&config);

@@ -1,6 +1,7 @@
 //! The environment of this process, for the library.
 
 use azureal::Environment;
+use azureal::config::CLLM_CONFIG;
 
 /// Reads the variables of this process, and where its program is.
 pub(crate) fn environment() -> Environment {
@@ -8,5 +9,23 @@ pub(crate) fn environment() -> Environment {
     match std::env::current_exe() {
         Ok(program) => environment.with_own_program(program),
         Err(_) => environment,
+    }
+}
+
+/// The choice of a named configuration of cllm.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CllmConfig {
+    /// Use cllm's configuration `NAME.Cllmfile.yml` in place of `Cllmfile.yml`; also `AZUREAL_CLLM_CONFIG`
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    cllm_config: Option<String>,
+}
+
+impl CllmConfig {
+    /// Returns the environment with this choice.
+    pub(crate) fn environment(&self) -> Environment {
+        match &self.cllm_config {
+            Some(name) => environment().with_variable(CLLM_CONFIG, name),
+            None => environment(),
+        }
     }
 }

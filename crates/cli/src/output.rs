@@ -262,6 +262,11 @@ impl Paint {
         self.styled(Style::new().bold(), text)
     }
 
+    /// What was searched for.
+    pub(crate) fn found(self, text: &str) -> String {
+        self.styled(AnsiColor::Yellow.on_default().bold(), text)
+    }
+
     /// What need not be read.
     pub(crate) fn quiet(self, text: &str) -> String {
         self.styled(Style::new().dimmed(), text)

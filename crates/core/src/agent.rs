@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use crate::bridge::{Answered, Exchange, Question};
 use crate::event::{ErrorEvent, Outcome, Usage};
-use crate::{ContextFrame, Event};
+use crate::{ContextFrame, Event, Seq, SessionId};
+
+/// The name of the built-in agent, which has no model behind it. The names that it gives its models mean nothing elsewhere.
+pub const OFFLINE_AGENT: &str = "offline";
 
 /// An agent: a program that answers one prompt and exits, or one behind a [bridge](crate::bridge).
 pub trait Agent: Send + Sync {
@@ -138,7 +141,7 @@ pub struct OwnRecord {
     /// Reads the model of a run from a part of its record: for an agent whose output does not name it.
     pub model: fn(part: &[u8]) -> Option<String>,
     /// Creates a parser of a transcript. Unlike the output, a transcript holds the prompt: as [`Event::UserMessage`],
-    /// with the context still on it.
+    /// with the context still on it. If it holds several turns, each ends with [`Event::Complete`], before the next prompt.
     pub reader: fn() -> Box<dyn AgentParser>,
 }
 
@@ -170,6 +173,33 @@ pub struct AgentRequest {
     pub cache: PromptCache,
     /// Whether the program is to keep no transcript of the run, nor copies of what the run reads or changes.
     pub is_ephemeral: bool,
+    /// The server that the program starts to look things up in the stored sessions; `None` if it has none.
+    pub recall: Option<RecallServer>,
+}
+
+/// A server of the Model Context Protocol with tools that only read. An agent starts it for one run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RecallServer {
+    /// The program.
+    pub program: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+}
+
+impl RecallServer {
+    /// The name of the server in the configuration of an agent.
+    pub const NAME: &str = "azureal";
+
+    /// Returns the note behind a compacted context: the summarised events can be read.
+    ///
+    /// It is part of the turn and not of the summary: whether there are tools is not known to a context that is stored or cached.
+    pub fn note(session: SessionId, covered: Seq) -> String {
+        format!(
+            "The summary in the record covers events 1 to {covered} of session {session}. They are not lost: the tool read_session of the server {name} reads them \
+             (session={session}, from, to; original=true for the whole output of commands and tools), and search_sessions with session={session} searches them.",
+            name = Self::NAME,
+        )
+    }
 }
 
 /// The form in which a history is sent, for the provider's prompt cache. It makes no difference for an agent whose

@@ -28,7 +28,7 @@ pub enum Block {
         /// The text.
         text: String,
     },
-    /// A picture.
+    /// A picture, a sound or a film.
     Image(Image),
     /// A tool call issued by the model.
     ToolUse {
@@ -50,7 +50,7 @@ pub enum Block {
     },
 }
 
-/// A picture: its bytes and what they are.
+/// A picture, a sound or a film: its bytes and what they are.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Image {
     /// The format of the bytes.
@@ -59,7 +59,7 @@ pub struct Image {
     pub data: Vec<u8>,
 }
 
-/// The image formats that a message may hold.
+/// The formats of pictures, sounds and films that a message may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MediaType {
     /// `image/jpeg`
@@ -70,6 +70,46 @@ pub enum MediaType {
     Gif,
     /// `image/webp`
     Webp,
+    /// `audio/x-aac`
+    Aac,
+    /// `audio/flac`
+    Flac,
+    /// `audio/mp3`
+    Mp3,
+    /// `audio/m4a`
+    M4a,
+    /// `audio/mpeg`
+    MpegAudio,
+    /// `audio/mpga`
+    Mpga,
+    /// `audio/mp4`
+    Mp4Audio,
+    /// `audio/ogg`
+    OggAudio,
+    /// `audio/pcm`
+    Pcm,
+    /// `audio/wav`
+    Wav,
+    /// `audio/webm`
+    WebmAudio,
+    /// `video/mp4`
+    Mp4,
+    /// `video/mpeg`
+    Mpeg,
+    /// `video/mov`
+    Mov,
+    /// `video/avi`
+    Avi,
+    /// `video/x-flv`
+    Flv,
+    /// `video/mpg`
+    Mpg,
+    /// `video/webm`
+    Webm,
+    /// `video/wmv`
+    Wmv,
+    /// `video/3gpp`
+    ThreeGpp,
 }
 
 /// The output of a tool: text, or a list of text and pictures.
@@ -125,9 +165,9 @@ impl Block {
 }
 
 impl Image {
-    /// Returns the text that replaces the image where only text can be shown.
+    /// Returns the text that replaces it where only text can be shown.
     pub fn note(&self) -> String {
-        format!("[image: {}, {} bytes]", self.media_type, self.data.len())
+        format!("[{}: {}, {} bytes]", self.media_type.kind(), self.media_type, self.data.len())
     }
 }
 
@@ -152,7 +192,32 @@ impl ToolOutput {
 
 impl MediaType {
     /// Every format there is.
-    pub const ALL: [Self; 4] = [Self::Jpeg, Self::Png, Self::Gif, Self::Webp];
+    pub const ALL: [Self; 24] = [
+        Self::Jpeg,
+        Self::Png,
+        Self::Gif,
+        Self::Webp,
+        Self::Aac,
+        Self::Flac,
+        Self::Mp3,
+        Self::M4a,
+        Self::MpegAudio,
+        Self::Mpga,
+        Self::Mp4Audio,
+        Self::OggAudio,
+        Self::Pcm,
+        Self::Wav,
+        Self::WebmAudio,
+        Self::Mp4,
+        Self::Mpeg,
+        Self::Mov,
+        Self::Avi,
+        Self::Flv,
+        Self::Mpg,
+        Self::Webm,
+        Self::Wmv,
+        Self::ThreeGpp,
+    ];
 
     /// Returns the MIME type.
     pub fn as_str(self) -> &'static str {
@@ -161,7 +226,32 @@ impl MediaType {
             Self::Png => "image/png",
             Self::Gif => "image/gif",
             Self::Webp => "image/webp",
+            Self::Aac => "audio/x-aac",
+            Self::Flac => "audio/flac",
+            Self::Mp3 => "audio/mp3",
+            Self::M4a => "audio/m4a",
+            Self::MpegAudio => "audio/mpeg",
+            Self::Mpga => "audio/mpga",
+            Self::Mp4Audio => "audio/mp4",
+            Self::OggAudio => "audio/ogg",
+            Self::Pcm => "audio/pcm",
+            Self::Wav => "audio/wav",
+            Self::WebmAudio => "audio/webm",
+            Self::Mp4 => "video/mp4",
+            Self::Mpeg => "video/mpeg",
+            Self::Mov => "video/mov",
+            Self::Avi => "video/avi",
+            Self::Flv => "video/x-flv",
+            Self::Mpg => "video/mpg",
+            Self::Webm => "video/webm",
+            Self::Wmv => "video/wmv",
+            Self::ThreeGpp => "video/3gpp",
         }
+    }
+
+    /// Returns the type of a block of this format: `image`, `audio` or `video`.
+    pub fn kind(self) -> &'static str {
+        self.as_str().split('/').next().unwrap_or_default()
     }
 }
 
@@ -182,9 +272,9 @@ impl std::str::FromStr for MediaType {
     }
 }
 
-/// An image format that is none of [`MediaType::ALL`].
+/// A format that is none of [`MediaType::ALL`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown media type `{0}`, expected image/jpeg, image/png, image/gif or image/webp")]
+#[error("unknown media type `{0}`, expected one such as image/png, audio/wav or video/mp4")]
 pub struct UnknownMediaType(pub String);
 
 /// Pictures are large: their bytes never appear in debug output.
@@ -197,7 +287,7 @@ impl fmt::Debug for Image {
 impl Serialize for Image {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut fields = serializer.serialize_struct("Image", 3)?;
-        fields.serialize_field("type", "image")?;
+        fields.serialize_field("type", self.media_type.kind())?;
         fields.serialize_field("media_type", self.media_type.as_str())?;
         fields.serialize_field("data", &BASE64.encode(&self.data))?;
         fields.end()
@@ -279,11 +369,14 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D
     Json::deserialize(deserializer).map(Some)
 }
 
-fn image<E: de::Error>(media_type: Option<String>, data: Option<String>) -> Result<Image, E> {
+fn image<E: de::Error>(kind: &str, media_type: Option<String>, data: Option<String>) -> Result<Image, E> {
     let media_type = media_type.ok_or_else(|| E::missing_field("media_type"))?;
-    let media_type = media_type.parse().map_err(E::custom)?;
+    let media_type: MediaType = media_type.parse().map_err(E::custom)?;
+    if media_type.kind() != kind {
+        return Err(E::custom(format_args!("`{media_type}` is not a media type of `{kind}`")));
+    }
     let data = data.ok_or_else(|| E::missing_field("data"))?;
-    let data = BASE64.decode(data).map_err(|error| E::custom(format_args!("image data: {error}")))?;
+    let data = BASE64.decode(data).map_err(|error| E::custom(format_args!("{kind} data: {error}")))?;
     Ok(Image { media_type, data })
 }
 
@@ -295,7 +388,9 @@ impl<'de> Deserialize<'de> for Block {
         let fields = Fields::deserialize(deserializer)?;
         match fields.tag.as_ref() {
             "text" => Ok(Self::Text { text: need(fields.text, "text")? }),
-            "image" => Ok(Self::Image(image(fields.media_type, fields.data)?)),
+            kind @ ("image" | "audio" | "video") => {
+                Ok(Self::Image(image(kind, fields.media_type, fields.data)?))
+            }
             "tool_use" => Ok(Self::ToolUse {
                 id: need(fields.id, "id")?,
                 name: need(fields.name, "name")?,
@@ -307,7 +402,7 @@ impl<'de> Deserialize<'de> for Block {
                 is_error: fields.is_error.unwrap_or(false),
             }),
             unknown => Err(de::Error::custom(format_args!(
-                "unknown block type `{unknown}`, expected text, image, tool_use or tool_result"
+                "unknown block type `{unknown}`, expected text, image, audio, video, tool_use or tool_result"
             ))),
         }
     }
@@ -318,9 +413,11 @@ impl<'de> Deserialize<'de> for OutputPart {
         let fields = Fields::deserialize(deserializer)?;
         match fields.tag.as_ref() {
             "text" => fields.text.map(Self::Text).ok_or_else(|| de::Error::missing_field("text")),
-            "image" => Ok(Self::Image(image(fields.media_type, fields.data)?)),
+            kind @ ("image" | "audio" | "video") => {
+                Ok(Self::Image(image(kind, fields.media_type, fields.data)?))
+            }
             unknown => Err(de::Error::custom(format_args!(
-                "unknown block type `{unknown}` in a tool result, expected text or image"
+                "unknown block type `{unknown}` in a tool result, expected text, image, audio or video"
             ))),
         }
     }
@@ -334,7 +431,7 @@ impl<'de> Deserialize<'de> for ToolOutput {
             type Value = ToolOutput;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string or a list of text and image blocks")
+                f.write_str("a string or a list of text, image, audio and video blocks")
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<ToolOutput, E> {
@@ -378,6 +475,14 @@ mod tests {
             r#"{"type":"image","media_type":"image/png","data":"AQID"}"#,
         );
         check(
+            &Block::image(MediaType::Wav, [1, 2, 3]),
+            r#"{"type":"audio","media_type":"audio/wav","data":"AQID"}"#,
+        );
+        check(
+            &Block::image(MediaType::ThreeGpp, [1, 2, 3]),
+            r#"{"type":"video","media_type":"video/3gpp","data":"AQID"}"#,
+        );
+        check(
             &Block::tool_use("t1", "Bash", json!({"command": "ls"})),
             r#"{"type":"tool_use","id":"t1","name":"Bash","input":{"command":"ls"}}"#,
         );
@@ -408,7 +513,11 @@ mod tests {
     #[test]
     fn what_is_unknown_is_named() {
         let error = |text: &str| serde_json::from_str::<Block>(text).unwrap_err().to_string();
-        assert!(error(r#"{"type":"video"}"#).contains("unknown block type `video`"));
+        assert!(error(r#"{"type":"smell"}"#).contains("unknown block type `smell`"));
+        assert!(
+            error(r#"{"type":"audio","media_type":"video/mp4","data":""}"#)
+                .contains("`video/mp4` is not a media type of `audio`")
+        );
         assert!(
             error(r#"{"type":"image","media_type":"image/bmp","data":""}"#)
                 .contains("unknown media type `image/bmp`")

@@ -28,6 +28,7 @@ mod compact_context;
 mod compact_event;
 mod context;
 mod context_command;
+mod context_frame;
 mod context_store;
 mod crash_notes;
 mod decision;
@@ -48,6 +49,7 @@ mod pairs;
 mod phrase;
 mod prompts;
 mod redact;
+mod search_index;
 mod session;
 mod session_check;
 mod session_context;
@@ -67,11 +69,9 @@ pub use block::{Block, Image, MediaType, OutputPart, ToolOutput, UnknownMediaTyp
 pub use boundary::{Boundary, Keep, Threshold, boundary};
 pub use compact_context::{CompactContext, CompactError, KEEP_RECENT, SUMMARY_PROMPT, compact_context};
 pub use compact_event::compact_event;
-pub use context::{
-    Context, ContextBuilder, ContextFrame, STOP_NOTES, build_context, build_context_prompt, rendered_chars,
-    strip_context, wrap_context,
-};
+pub use context::{Context, ContextBuilder, STOP_NOTES, build_context, render_event, rendered_chars};
 pub use context_command::{ContextCommand, OnFailure};
+pub use context_frame::{ContextFrame, build_context_prompt, strip_context, wrap_context};
 pub use context_store::{ContextStore, Laid, MemoryContextStore, SessionInfo, SessionKey};
 pub use crash_notes::{CrashNotes, Mark, NewMark};
 pub use digest::Digest;
@@ -79,7 +79,7 @@ pub use event::{Event, EventError};
 pub use fold::{Fold, events_of_message, fold};
 pub use json::{AsRawJson, Json};
 pub use lease::{Holder, LeaseId, Leases, NewLease, Taken};
-pub use ledger::{Ledger, read_ledger};
+pub use ledger::{Ledger, LedgerCache, LedgerKey, read_ledger};
 pub use message::{Message, Role, UnknownRole};
 pub use opening::OpeningLimits;
 pub use originals::{
@@ -89,6 +89,9 @@ pub use pages::{EventRange, EventSource, PAGE_EVENTS, each_page};
 pub use phrase::{counted, duration_text, elapsed_text, io_error_text};
 pub use prompts::{Carried, PROMPT_KINDS};
 pub use redact::{RedactError, Redactor, check_pattern};
+pub use search_index::{
+    IndexHit, IndexPart, IndexPhrase, IndexQuery, IndexState, IndexedEvent, SearchIndex, TOKENS_VERSION,
+};
 pub use session::{
     Compaction, Counts, NewSession, NotASessionNumber, Seq, SessionId, SessionRecord, TIMESTAMP_FORMAT,
     Tally, Tokens, TurnTotals, normal_timestamp,

@@ -9,7 +9,7 @@ use futures_util::future;
 use crate::compact_context::summary_messages;
 use crate::context::{LEDGER_HEADING, PROMPTS_HEADING, system_text};
 use crate::fold::{MessagePosition, Open};
-use crate::ledger::read_ledger;
+use crate::ledger::{LedgerCache, LedgerKey, read_ledger};
 use crate::prompts::{decides, read_carried, shortened};
 use crate::{
     Beginning, Compaction, Context, ContextBuilder, ContextStore, Event, Fold, Laid, Message, NewSession,
@@ -262,6 +262,17 @@ pub async fn read_context_under<S: SessionStore + ?Sized>(
     compaction: Option<&Compaction>,
     threshold: Threshold,
 ) -> Result<Context, StoreError> {
+    read_context_with(store, id, compaction, threshold, None).await
+}
+
+/// Does the same with a cache for the ledger. The record is that of the session.
+pub(crate) async fn read_context_with<S: SessionStore + ?Sized>(
+    store: &S,
+    id: SessionId,
+    compaction: Option<&Compaction>,
+    threshold: Threshold,
+    cache: Option<(&dyn LedgerCache, &SessionRecord)>,
+) -> Result<Context, StoreError> {
     let opening = read_opening(store, id, compaction).await?;
     // Without a summary the log itself begins with the system message.
     let system = opening.system.as_ref().and_then(system_text);
@@ -269,17 +280,36 @@ pub async fn read_context_under<S: SessionStore + ?Sized>(
     let summary = opening.summary.as_deref().map(|summary| shortened(summary, limits.longest_summary()));
     let mut context = ContextBuilder::new(system.as_deref(), summary.as_deref());
     let first = store.read(id, Page::After(opening.after, PAGE_EVENTS)).await?;
-    if let Some(summary) = &summary {
+    if let (Some(compaction), Some(summary)) = (compaction, &summary) {
         let limits = limits.beside(summary.chars().count());
         let room = limits.ledger.saturating_sub(LEDGER_HEADING.len() + "\n\n".len());
-        context.ledger(&read_ledger(store, id, opening.after, room).await?.render(room));
+        let key = cache.and_then(|(cache, record)| Some((cache, LedgerKey::of(record, compaction, room)?)));
+        context.ledger(&read_rendered_ledger(store, id, opening.after, room, key).await?);
         let continues_turn = read_continues_turn(store, id, &first).await?;
         let room = limits.prompts.saturating_sub(PROMPTS_HEADING.len() + "\n\n".len());
         context.carry(&read_carried(store, id, opening.after, continues_turn, room).await?);
-        context.seal();
+        context.end_opening();
     }
     each_event_from(store, id, opening.after, first, Seq::END, |_, event| context.push(&event)).await?;
     Ok(context.finish())
+}
+
+/// Returns the ledger of the events up to `until`, in at most so many characters.
+async fn read_rendered_ledger<S: SessionStore + ?Sized>(
+    store: &S,
+    id: SessionId,
+    until: Seq,
+    most: usize,
+    cache: Option<(&dyn LedgerCache, LedgerKey)>,
+) -> Result<String, StoreError> {
+    if let Some(ledger) = cache.as_ref().and_then(|(cache, key)| cache.get(key)) {
+        return Ok(ledger);
+    }
+    let ledger = read_ledger(store, id, until, most).await?.render(most);
+    if let Some((cache, key)) = &cache {
+        cache.put(key, &ledger);
+    }
+    Ok(ledger)
 }
 
 /// Returns whether the events after a summary continue a turn, as far as it takes to know: all of them are read again.

@@ -1,9 +1,9 @@
 //! The state of a session when a turn begins, read in few calls: on a server each is a round trip.
 
-use crate::session_context::{BEGINNING, decode, each_event_from, is_message, is_system, read_context_under};
+use crate::session_context::{BEGINNING, decode, each_event_from, is_message, is_system, read_context_with};
 use crate::{
-    Beginning, Compaction, Context, ContextBuilder, Event, PAGE_EVENTS, Page, Seq, SessionId, SessionRecord,
-    SessionStore, StoreError, StoredEvent, Tally, Threshold, rendered_chars,
+    Beginning, Compaction, Context, ContextBuilder, Event, LedgerCache, PAGE_EVENTS, Page, Seq, SessionId,
+    SessionRecord, SessionStore, StoreError, StoredEvent, Tally, Threshold, rendered_chars,
 };
 
 /// A session as a turn finds it.
@@ -60,6 +60,11 @@ impl SessionSnapshot {
         (last == self.record.counts.events).then_some(&self.first_page)
     }
 
+    /// Returns the last event that the newest summary covers; `None` without a summary.
+    pub fn covered(&self) -> Option<Seq> {
+        self.compaction.as_ref().map(|compaction| compaction.after_seq)
+    }
+
     /// Returns the size of the record since the last compaction, in characters: what is compared with the
     /// [`Threshold`](crate::Threshold). The system message is sent whole at every turn, cannot be summarised, and does not
     /// count.
@@ -75,10 +80,12 @@ impl SessionSnapshot {
         &mut self,
         store: &dyn SessionStore,
         threshold: Threshold,
+        cache: Option<&dyn LedgerCache>,
     ) -> Result<Context, StoreError> {
         let id = self.record.id;
         if self.compaction.is_some() {
-            return read_context_under(store, id, self.compaction.as_ref(), threshold).await;
+            let cache = cache.map(|cache| (cache, &self.record));
+            return read_context_with(store, id, self.compaction.as_ref(), threshold, cache).await;
         }
         let mut context = ContextBuilder::new(None, None);
         let mut first = std::mem::take(&mut self.first_page);
@@ -88,6 +95,23 @@ impl SessionSnapshot {
         let until = Seq(self.record.counts.events);
         each_event_from(store, id, Seq::START, first, until, |_, event| context.push(&event)).await?;
         Ok(context.finish())
+    }
+
+    /// Stores the size of the opening of a context, if another one is stored: the summary is from elsewhere, or the threshold was
+    /// changed since it was written.
+    pub async fn store_opening(
+        &mut self,
+        store: &dyn SessionStore,
+        context: &Context,
+    ) -> Result<(), StoreError> {
+        let Some(compaction) = &mut self.compaction else { return Ok(()) };
+        let chars = context.opening_chars();
+        if compaction.opening_chars == Some(chars) {
+            return Ok(());
+        }
+        compaction.opening_chars = Some(chars);
+        self.record.opening = chars;
+        store.add_compaction(self.record.id, compaction).await
     }
 
     /// Takes the first event of an empty session, which was appended just now, and returns the context.

@@ -10,8 +10,8 @@ use crate::PROMPT_KINDS;
 use crate::event::EventError;
 use crate::prompts::scan_prompts;
 use crate::{
-    Compaction, CrashNotes, Event, Holder, LeaseId, Leases, Mark, NewMark, NewSession, Originals, Seq,
-    SessionId, SessionRecord, StoreError, Tally, Tokens, TurnTotals, Watch, compact_event,
+    Compaction, CrashNotes, Event, Holder, LeaseId, Leases, Mark, NewMark, NewSession, Originals,
+    SearchIndex, Seq, SessionId, SessionRecord, StoreError, Tally, Tokens, TurnTotals, Watch, compact_event,
 };
 
 /// Storage of sessions: memory, SQLite, PostgreSQL, Redis and any later database.
@@ -160,6 +160,11 @@ pub trait SessionStore: Send + Sync {
         None
     }
 
+    /// Returns the [search index](SearchIndex) of the store, if it keeps one itself and this user may write it. Others get one in a file.
+    async fn search_index(&self) -> Result<Option<&dyn SearchIndex>, StoreError> {
+        Ok(None)
+    }
+
     /// Subscribes to changes of a session by others. Earlier changes are not reported.
     ///
     /// By default there is no watch, and callers poll.
@@ -256,6 +261,9 @@ pub struct NewTurn {
     /// Removes the session's note of a run ([`CrashNotes::note_run`]) in the same transaction: the run's events are in
     /// the store now. Ignored by a store without crash notes.
     pub ends_run: bool,
+    /// The time of the turn, as `2026-01-31T09:30:00Z`, of a turn from elsewhere: [`SessionRecord::last_active`]. Defaults to
+    /// now. The order of the sessions does not depend on it.
+    pub happened_at: Option<String>,
 }
 
 /// The most that the text of one event may hold, in bytes: 64 MiB. Larger ones are refused.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use azureal_core::detail::{attach_diffs, changes_detail};
 use azureal_core::event::{Changes, DirectoryChanges, FileChange, FileStatus, SkippedPath};
 use azureal_core::{Event, SessionRecord};
-use azureal_snapshots::{Error, GitProgram, Limits, SkipReason, Skipped, Taken, TurnMark, Worktree};
+use azureal_snapshots::{Diff, Error, GitProgram, Limits, SkipReason, Skipped, Taken, TurnMark, Worktree};
 use serde::{Deserialize, Serialize};
 use tracing::{debug, warn};
 
@@ -124,7 +124,14 @@ impl ChangeRecorder {
         let worktree = match self.worktree() {
             Ok(worktree) => worktree?,
             Err(error) => {
-                notice(error.to_string());
+                let is_told = match &self.snapshots {
+                    _ if choice == RecordChanges::Off => false,
+                    Some(folder) => Worktree::tell_once(&self.root, folder, error),
+                    None => true,
+                };
+                if is_told {
+                    notice(error.to_string());
+                }
                 return None;
             }
         };
@@ -139,7 +146,10 @@ impl ChangeRecorder {
         };
         let taken = match choice {
             RecordChanges::Off => None,
-            choice => take(worktree, choice, session, &Limits::default(), is_cancelled, notice),
+            choice => {
+                let limits = Limits { drops_ignored: true, ..Limits::default() };
+                take(worktree, choice, session, &limits, is_cancelled, notice)
+            }
         };
         let (tree, skipped) = taken.map_or((None, Vec::new()), |(tree, skipped)| (Some(tree), skipped));
         Some(BeforeTurn { tree, skipped, mark: Some(mark) })
@@ -182,14 +192,10 @@ impl ChangeRecorder {
         // In any case: the turn is over.
         let during = before.mark.map_or_else(|| Ok(Vec::new()), |mark| worktree.end_turn(mark));
         let (tree, after, skipped) = taken?;
-        let compared = during.and_then(|during| {
-            let left = TURN_TIME.saturating_sub(began.elapsed()) / 2;
-            let worktree = worktree.comparing_within(left);
-            let files = worktree.compare(&tree, &after)?;
-            let diff = worktree.diff(&tree, &after, changed_paths(&files).as_deref(), DIFF_BYTES)?;
-            Ok((during, files, diff.text))
-        });
-        let (during, files, diff) = match compared {
+        let left = TURN_TIME.saturating_sub(began.elapsed()) / 2;
+        let worktree = worktree.comparing_within(left);
+        let compared = during.and_then(|during| Ok((during, worktree.compare(&tree, &after)?)));
+        let (during, files) = match compared {
             Ok(compared) => compared,
             Err(error) => {
                 warn!(%error, "two snapshots are not compared");
@@ -197,16 +203,20 @@ impl ChangeRecorder {
                 return None;
             }
         };
-        let (were_there, files): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| file.was_there);
+        let (ignored, files): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| file.ignored_before);
         if files.is_empty() {
             return None;
         }
+        // The files are known: a diff that takes too long is only missing.
+        let diff = worktree.diff(&tree, &after, DIFF_BYTES).unwrap_or_else(|error| {
+            warn!(%error, "the changes of a turn are recorded without their lines");
+            Diff::default()
+        });
         debug!(files = files.len(), "compared two snapshots");
         let (named, directories) = stored_changes(&files);
         let mut left_out = before.skipped;
         left_out
             .extend(skipped.into_iter().filter(|skipped| !left_out.contains(skipped)).collect::<Vec<_>>());
-        left_out.truncate(MOST_SKIPPED);
         let changes = Changes {
             worktree: self.worktree_name.clone(),
             before: tree,
@@ -214,12 +224,11 @@ impl ChangeRecorder {
             files: named,
             directories,
             during,
-            skipped: left_out.iter().map(skipped_path).chain(were_there.iter().map(was_there)).collect(),
+            skipped: skipped_paths(&left_out, &ignored),
             late,
             detail: None,
         };
-        let paths = files.iter().map(|file| shown(&file.path));
-        Some(TurnChanges { changes, diffs: split_diff(&diff, paths) })
+        Some(TurnChanges { changes, diffs: diffs_by_path(&diff) })
     }
 }
 
@@ -305,21 +314,26 @@ fn change(file: &azureal_snapshots::FileChange) -> FileChange {
 
 /// Returns the changed files of a comparison as they are stored: the first by name, the rest by directory.
 pub fn stored_changes(files: &[azureal_snapshots::FileChange]) -> (Vec<FileChange>, Vec<DirectoryChanges>) {
-    let files: Vec<_> = files.iter().filter(|file| !file.was_there).cloned().collect();
+    let files: Vec<_> = files.iter().filter(|file| !file.ignored_before).cloned().collect();
     let (named, further) = files.split_at(files.len().min(Changes::MOST_FILES));
     (named.iter().map(change).collect(), by_directory(further))
 }
 
-/// Returns the paths of the files that a turn changed, if others are among the files: those were there before, and ignored. Their
-/// content is not for the session.
-pub fn changed_paths(files: &[azureal_snapshots::FileChange]) -> Option<Vec<PathBuf>> {
-    let has_others = files.iter().any(|file| file.was_there);
-    let changed = files.iter().filter(|file| !file.was_there).map(|file| file.path.clone());
-    has_others.then(|| changed.collect())
-}
-
-fn was_there(file: &azureal_snapshots::FileChange) -> SkippedPath {
-    SkippedPath { path: shown(&file.path), reason: "it was there before, and ignored".to_owned() }
+/// Returns what the snapshots do not have, and the files that were ignored before the turn: [`MOST_SKIPPED`] at most.
+fn skipped_paths(left_out: &[Skipped], ignored: &[azureal_snapshots::FileChange]) -> Vec<SkippedPath> {
+    const IGNORED: &str = "ignored before the turn";
+    let named =
+        ignored.iter().map(|file| SkippedPath { path: shown(&file.path), reason: IGNORED.to_owned() });
+    let mut skipped: Vec<SkippedPath> = named.take(MOST_SKIPPED).collect();
+    // Both lists have room.
+    let room = (MOST_SKIPPED / 2).max(MOST_SKIPPED.saturating_sub(left_out.len()));
+    if ignored.len() > room {
+        skipped.truncate(room - 1);
+        let more = azureal_core::counted((ignored.len() - skipped.len()) as u64, "more file");
+        skipped.push(SkippedPath { path: more, reason: IGNORED.to_owned() });
+    }
+    skipped.splice(..0, left_out.iter().take(MOST_SKIPPED - skipped.len()).map(skipped_path));
+    skipped
 }
 
 fn by_directory(files: &[azureal_snapshots::FileChange]) -> Vec<DirectoryChanges> {
@@ -350,14 +364,16 @@ fn shown(path: impl AsRef<Path>) -> String {
     path.as_ref().to_string_lossy().into_owned()
 }
 
-/// Splits the diff of several files, which are in the same order. The last one may be cut.
-fn split_diff(diff: &str, paths: impl Iterator<Item = String>) -> Vec<(String, String)> {
-    // Lines of files begin with another character.
-    let mut starts: Vec<usize> = diff.match_indices("\ndiff --git ").map(|(at, _)| at + 1).collect();
-    if diff.starts_with("diff --git ") {
-        starts.insert(0, 0);
+/// Returns the diff of each path.
+fn diffs_by_path(diff: &Diff) -> Vec<(String, String)> {
+    let mut diffs: Vec<(String, String)> = Vec::new();
+    for (path, part) in diff.files() {
+        let (path, part) = (shown(path), String::from_utf8_lossy(part));
+        match diffs.last_mut() {
+            // A file that became a link.
+            Some((last, text)) if *last == path => text.push_str(&part),
+            _ => diffs.push((path, part.into_owned())),
+        }
     }
-    let ends = starts.iter().skip(1).copied().chain([diff.len()]);
-    let parts = starts.iter().zip(ends).filter_map(|(start, end)| diff.get(*start..end));
-    paths.zip(parts).map(|(path, part)| (path, part.to_owned())).collect()
+    diffs
 }

@@ -13,9 +13,9 @@ use azureal_core::agent::{Agent, AgentOutput, AgentRequest, Ending, Permission, 
 use azureal_core::bridge::BridgeLimits;
 use azureal_core::event::Outcome;
 use azureal_core::{
-    Boundary, Compaction, ContextBuilder, ContextFrame, Digest, Event, Holder, Ledger, OpeningLimits,
-    PAGE_EVENTS, Page, SUMMARY_PROMPT, Seq, SessionId, SessionStore, StoreError, Threshold, Tokens, boundary,
-    read_context_for, read_context_under, read_rendered_through, rendered_chars,
+    Boundary, Compaction, Context, ContextBuilder, ContextFrame, Digest, Event, Holder, Ledger,
+    OpeningLimits, PAGE_EVENTS, Page, SUMMARY_PROMPT, Seq, SessionId, SessionStore, StoreError, Threshold,
+    Tokens, boundary, read_context_for, read_context_under, rendered_chars,
 };
 use azureal_process::{StopTimeouts, Stream};
 use futures_executor::block_on;
@@ -80,6 +80,8 @@ pub struct Summarised {
     pub chars_before: usize,
     /// What the next agent is told with it.
     pub chars_after: usize,
+    /// The part of it that stands for the covered events.
+    pub opening_chars: u64,
     /// What was used to write it, also by those who gave none, as far as they said.
     pub used: Tokens,
 }
@@ -133,12 +135,10 @@ pub(crate) fn compact(
         Leased::Theirs(holder) => return Err(CompactionError::Busy { session, holder }),
     };
     let summarised = summarise(setup, report)?;
-    if let Some(Summarised { boundary, summary, writer, used, chars_after, .. }) = &summarised {
-        let told = block_on(setup.engine.store.get(session))?.counts.rendered_chars;
-        let covered = block_on(read_rendered_through(&*setup.engine.store, session, boundary.after_seq))?;
+    if let Some(Summarised { boundary, summary, writer, used, opening_chars, .. }) = &summarised {
         let compaction = Compaction {
             writer: Some(writer.clone()),
-            opening_chars: Some((*chars_after as u64).saturating_sub(told.saturating_sub(covered))),
+            opening_chars: Some(*opening_chars),
             ..Compaction::new(boundary.after_seq, summary)
         };
         block_on(setup.engine.store.add_compaction(session, &compaction))?;
@@ -160,10 +160,10 @@ pub(crate) fn summarise(
         report(TurnEvent::Summarising { agent: agent.to_owned() });
         let why = match work.ask(setup, summariser, &mut used) {
             Ok(Written { summary, model }) => {
-                let (before, after) = (work.chars_before, work.chars_with(setup, &summary)?);
-                if after < before {
+                let after = work.context_with(setup, &summary)?;
+                if after.chars().count() < work.chars_before {
                     let author = Author { agent, model: model.as_deref() };
-                    return Ok(Some(work.summarised(summary, Some(author), failed, after, used)));
+                    return Ok(Some(work.summarised(summary, Some(author), failed, &after, used)));
                 }
                 "its summary would not make the context smaller".to_owned()
             }
@@ -176,9 +176,9 @@ pub(crate) fn summarise(
         failed.push((agent.to_owned(), why));
     }
     let digest = work.digest();
-    let after = work.chars_with(setup, &digest)?;
-    let is_worth_it = !digest.is_empty() && after < work.chars_before;
-    Ok(is_worth_it.then(|| work.summarised(digest, None, failed, after, used)))
+    let after = work.context_with(setup, &digest)?;
+    let is_worth_it = !digest.is_empty() && after.chars().count() < work.chars_before;
+    Ok(is_worth_it.then(|| work.summarised(digest, None, failed, &after, used)))
 }
 
 /// What there is to summarise.
@@ -233,17 +233,16 @@ impl Work {
             chars_before,
             most: 0,
         };
-        let gain = chars_before.saturating_sub(work.chars_with(setup, "")?);
+        let gain = chars_before.saturating_sub(work.context_with(setup, "")?.chars().count());
         work.most = (gain / 2).min(OpeningLimits::of(threshold).summary);
         Ok((gain >= LEAST_GAIN).then_some(work))
     }
 
-    /// Returns how much the next agent would be told with this summary.
-    fn chars_with(&self, setup: &Compactor<'_>, summary: &str) -> Result<usize, CompactionError> {
+    /// Returns the context of the next agent with this summary.
+    fn context_with(&self, setup: &Compactor<'_>, summary: &str) -> Result<Context, CompactionError> {
         let compaction = Compaction::new(self.boundary.after_seq, summary);
         let (store, threshold) = (&*setup.engine.store, setup.options.threshold);
-        let context = block_on(read_context_under(store, setup.session, Some(&compaction), threshold))?;
-        Ok(context.chars().count())
+        Ok(block_on(read_context_under(store, setup.session, Some(&compaction), threshold))?)
     }
 
     fn summarised(
@@ -251,7 +250,7 @@ impl Work {
         summary: String,
         author: Option<Author<'_>>,
         failed: Vec<(String, String)>,
-        chars_after: usize,
+        after: &Context,
         used: Tokens,
     ) -> Summarised {
         let writer = match &author {
@@ -266,7 +265,8 @@ impl Work {
             writer,
             failed,
             chars_before: self.chars_before,
-            chars_after,
+            chars_after: after.chars().count(),
+            opening_chars: after.opening_chars(),
             used,
         }
     }
@@ -324,6 +324,7 @@ impl Work {
             settings: summariser.settings.clone(),
             arguments: Vec::new(),
             is_ephemeral: true,
+            recall: None,
         };
         let answer = run(setup, summariser, &request)?;
         *used = *used + answer.used;

@@ -15,6 +15,7 @@ use crate::context_commands::CONTEXT_MARKER;
 use crate::header::{Header, SpooledProcess, SpooledTurn};
 use crate::launch::RUN_MARKER;
 use crate::lease::remove_leftovers;
+use crate::ledger_cache::remove_old;
 use crate::recover::living_process;
 use crate::spool::{
     ERRORS, HEADER, OUTPUT, READ_AND_APPEND, Spool, SpoolError, Spools, UNFINISHED, at, is_there, name_of,
@@ -190,6 +191,7 @@ fn headers_in(path: &Path) -> Result<Vec<FoundHeader>, SpoolError> {
     let names = folder.names().map_err(at(path))?;
     remove_leftovers(&folder, &names);
     remove_unfinished(&folder, &names);
+    remove_old(&folder, &names);
     let is_header = |name: &OsStr| Path::new(name).extension().is_some_and(|found| found == HEADER);
     let headers = names.into_iter().filter(|name| is_header(name)).map(|name| FoundHeader {
         folder: folder.clone(),

@@ -7,13 +7,13 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use azureal_core::agent::{Agent, AgentOutput};
+use azureal_core::agent::{Agent, AgentOutput, AgentParser};
 use azureal_core::{
     Event, OpenOriginal, Original, Seq, SessionId, SessionStore, StoreError, StoredEvent, compact_event,
 };
 use azureal_process::{LINE_LIMIT, Line};
 
-use crate::header::Header;
+use crate::header::{Header, ImportedRecord};
 use crate::ingest::cost;
 use crate::turn_parser::TurnParser;
 use crate::watch::LineParser;
@@ -63,6 +63,8 @@ struct FullTurn {
     events: Vec<(Event, u64)>,
     /// What is missing of the output, after a loss of power.
     missing: Option<String>,
+    /// The number of events of the turn that stand before those of the output: its prompt. A record has the prompts itself.
+    before: u64,
 }
 
 impl FullEvents {
@@ -99,7 +101,7 @@ impl FullEvents {
             Ok(turn) => turn,
             Err(why) => return Ok(FullEvent::Unreadable(why.clone())),
         };
-        Ok(match turn.find(&event, index(&original, stored.seq)) {
+        Ok(match turn.find(&event, turn.index(&original, stored.seq)) {
             Some((found, _)) if *found == event => FullEvent::Stored,
             Some((found, _)) => FullEvent::Found(Box::new(found.clone())),
             None if !is_short => FullEvent::Stored,
@@ -118,7 +120,7 @@ impl FullEvents {
             Ok(turn) => turn,
             Err(_) => return Ok(Some(OriginalLines::Unmatched(original))),
         };
-        let found = turn.find(&event, index(&original, stored.seq)).map(|(_, line)| *line);
+        let found = turn.find(&event, turn.index(&original, stored.seq)).map(|(_, line)| *line);
         Ok(Some(match (found, &event) {
             (Some(line), _) => OriginalLines::Line(original, line),
             // The prompt and the end of a turn are not in its output.
@@ -156,24 +158,24 @@ impl FullEvents {
 
 const GONE: &str = "the original of the turn is not there any more";
 
-/// Returns which event of the output a stored event is: the first one of a turn is its prompt.
-fn index(original: &Original, seq: Seq) -> Option<usize> {
-    let from_prompt = seq.0.checked_sub(original.first.0)?.checked_sub(1)?;
-    usize::try_from(from_prompt).ok()
-}
-
 impl FullTurn {
     async fn read(content: OpenOriginal, agents: &[&dyn Agent]) -> Result<Self, String> {
         let header = Header::read(content.header.as_bytes()).map_err(|error| error.to_string())?;
         let length = header.stored.map(|stored| stored.bytes);
-        let Some(spooled) = header.turn else {
-            return Err("the header of the original is damaged".to_owned());
+        let find = |name: &str| {
+            let agent = agents.iter().find(|agent| agent.name() == name);
+            agent.ok_or_else(|| format!("its agent `{name}` is unknown to this version of azureal"))
         };
-        let Some(agent) = agents.iter().find(|agent| agent.name() == spooled.agent) else {
-            return Err(format!("its agent `{}` is unknown to this version of azureal", spooled.agent));
+        let (parser, before): (Box<dyn AgentParser>, u64) = match (header.turn, header.imported) {
+            (Some(spooled), _) => (Box::new(TurnParser::new(*find(&spooled.agent)?, &spooled)), 1),
+            (None, Some(ImportedRecord { agent, .. })) => {
+                let record = find(&agent)?.own_record();
+                (record.map(|record| (record.reader)()).ok_or("its agent has no records")?, 0)
+            }
+            (None, None) => return Err("the header of the original is damaged".to_owned()),
         };
-        let mut parser = LineParser::new(Box::new(TurnParser::new(*agent, &spooled)));
-        let mut turn = Self { events: Vec::new(), missing: None };
+        let mut parser = LineParser::new(parser);
+        let mut turn = Self { events: Vec::new(), missing: None, before };
         let (mut size, mut number, mut read_bytes) = (0, 0, 0);
         let read = each_line(content, |line| {
             read_bytes += 1 + match &line {
@@ -198,6 +200,11 @@ impl FullTurn {
         Ok(turn)
     }
 
+    /// Returns which event of the output a stored event is.
+    fn index(&self, original: &Original, seq: Seq) -> Option<usize> {
+        usize::try_from(seq.0.checked_sub(original.first.0)?.checked_sub(self.before)?).ok()
+    }
+
     /// Finds the full form of a stored event, and the number of its line.
     fn find(&self, stored: &Event, index: Option<usize>) -> Option<&(Event, u64)> {
         // The diff of a snapshot is not in the output, and an older azureal stored no detail.
@@ -214,7 +221,8 @@ impl FullTurn {
 /// Returns the length that the output of an original had when its turn was stored, if the header says it. An original that is
 /// shorter has lost the rest with the power.
 pub fn original_length(header: &str) -> Option<u64> {
-    Some(Header::read(header.as_bytes()).ok()?.stored?.bytes)
+    let header = Header::read(header.as_bytes()).ok()?;
+    header.stored.map(|stored| stored.bytes).or(header.imported.map(|record| record.bytes))
 }
 
 fn tool_use_id(event: &Event) -> Option<&str> {

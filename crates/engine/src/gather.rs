@@ -10,13 +10,15 @@
 
 use std::thread;
 
+use azureal_core::agent::RecallServer;
 use azureal_core::event::SystemMessage;
 use azureal_core::{
     Beginning, Context, ContextCommand, ContextFrame, Event, LeaseId, NewTurn, Seq, SessionId,
-    SessionSnapshot, StoreError, Threshold, system_message,
+    SessionSnapshot, StoreError, Threshold, context_block, system_message,
 };
 use azureal_process::{InvalidMarker, Marker, StopTimeouts, end_marked};
 use futures_executor::block_on;
+use tracing::debug;
 
 use crate::compact::{CompactionError, Compactor, Summarised, compact};
 use crate::context_commands::{
@@ -152,7 +154,7 @@ impl Gather<'_> {
                     true => self.run(&[git_status::command()], &mut |_| {})?.pop(),
                     false => None,
                 };
-                let frame = frame(history, None, &dynamic, git_status.as_ref(), prompt);
+                let frame = frame(history, None, blocks(&dynamic).collect(), git_status.as_ref(), prompt);
                 Ok(gathered(frame, session))
             }
             Beginning::SystemMessage { has_context: true } => {
@@ -199,7 +201,7 @@ impl Gather<'_> {
         let mut commands = commands.to_vec();
         commands.extend(tells_git_status.then(git_status::command));
         let (ran, history) = thread::scope(|scope| {
-            let history = scope.spawn(|| block_on(session.context(&*self.engine.store, self.threshold())));
+            let history = scope.spawn(|| self.history(&mut session));
             (self.run(&commands, report), history.join())
         });
         let (mut ran, mut history) = (ran?, history.map_err(|_| GatherError::NoHistory)??);
@@ -208,10 +210,26 @@ impl Gather<'_> {
         let was_compacted = compacted.is_some();
         if let Some(true) = compacted {
             session = block_on(SessionSnapshot::read(&*self.engine.store, self.session))?;
-            history = block_on(session.context(&*self.engine.store, self.threshold()))?;
+            history = self.history(&mut session)?;
         }
-        let frame = frame(history, system, &ran, git_status.as_ref(), prompt);
+        let mut blocks: Vec<String> = blocks(&ran).collect();
+        if let (Some(_), Some(covered)) = (&self.options.recall, session.covered()) {
+            blocks.push(context_block("Recall", &RecallServer::note(self.session, covered)));
+        }
+        let frame = frame(history, system, blocks, git_status.as_ref(), prompt);
         Ok(Gathered { frame, session, was_compacted })
+    }
+
+    /// Reads the context of the session.
+    fn history(&self, session: &mut SessionSnapshot) -> Result<Context, StoreError> {
+        let store = &*self.engine.store;
+        let context = block_on(session.context(store, self.threshold(), Some(&self.engine.spools)))?;
+        // It is for lists and meters. A turn does not depend on it.
+        if let Err(error) = block_on(session.store_opening(store, &context)) {
+            let error = error.to_string();
+            debug!(session = %self.session, ?error, "ignored: the size of the opening is not stored");
+        }
+        Ok(context)
     }
 
     /// Returns the threshold that limits what stands beside a summary.
@@ -305,13 +323,13 @@ fn beginning(prompt: Option<&str>, ran: &[CommandRun]) -> Option<SystemMessage> 
 fn frame(
     history: Context,
     system: Option<&str>,
-    ran: &[CommandRun],
+    blocks: Vec<String>,
     git_status: Option<&CommandRun>,
     prompt: &str,
 ) -> ContextFrame {
     let git_status = git_status.map(git_status::block);
     let has_git_status = git_status.is_some();
-    let turn = system_message(system, blocks(ran).chain(git_status)).unwrap_or_default();
+    let turn = system_message(system, blocks.into_iter().chain(git_status)).unwrap_or_default();
     ContextFrame { has_git_status, ..ContextFrame::new(history, &turn, prompt) }
 }
 

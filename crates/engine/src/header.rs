@@ -137,6 +137,25 @@ pub struct StoredTurn {
     pub bytes: u64,
 }
 
+/// The source of an imported session, in the header of its original: the output is the record of an agent's program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImportedRecord {
+    /// The agent.
+    pub agent: String,
+    /// The file. Only for people: a name that is not UTF-8 is stored as it is shown.
+    #[serde(serialize_with = "as_shown")]
+    pub file: PathBuf,
+    /// The length of the output.
+    pub bytes: u64,
+}
+
+impl ImportedRecord {
+    /// Returns the header of an original with this source.
+    pub fn header(self) -> io::Result<String> {
+        Ok(serde_json::to_string(&HeaderLine::Imported(self))? + "\n")
+    }
+}
+
 /// A line of a header.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -148,6 +167,8 @@ pub(crate) enum HeaderLine {
     Stored(StoredTurn),
     /// The turn is ended on purpose, perhaps by another process.
     Cancel,
+    /// The output is that of another program.
+    Imported(ImportedRecord),
 }
 
 /// The content of a header.
@@ -158,6 +179,7 @@ pub(crate) struct Header {
     pub(crate) ended: Option<SpooledEnding>,
     pub(crate) stored: Option<StoredTurn>,
     pub(crate) is_cancelled: bool,
+    pub(crate) imported: Option<ImportedRecord>,
 }
 
 /// Reads at most this much of a header: a prompt of 10 MiB with each byte escaped, and the rest.
@@ -178,6 +200,7 @@ impl Header {
                 Ok(HeaderLine::Ended(ended)) => header.ended = Some(ended),
                 Ok(HeaderLine::Stored(stored)) => header.stored = Some(stored),
                 Ok(HeaderLine::Cancel) => header.is_cancelled = true,
+                Ok(HeaderLine::Imported(record)) => header.imported = Some(record),
                 Err(_) => break,
             }
         }

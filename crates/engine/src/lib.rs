@@ -29,6 +29,7 @@ mod ingest;
 mod inspect_spools;
 mod launch;
 mod lease;
+mod ledger_cache;
 mod original_run;
 mod output_limit;
 mod own_record;
@@ -51,9 +52,7 @@ pub use bridge::{
     BridgeHost, Control, ControlError, ControlFolderError, OpenQuestion, Refusal,
     SUBCOMMAND as BRIDGE_SUBCOMMAND, bridge_main,
 };
-pub use changes::{
-    ChangeRecorder, RecordChanges, SpooledSnapshot, changed_paths, snapshot_owner, stored_changes,
-};
+pub use changes::{ChangeRecorder, RecordChanges, SpooledSnapshot, snapshot_owner, stored_changes};
 pub use compact::{CompactionError, DIGEST, Summarised};
 pub use context_commands::{
     CONTEXT_MARKER, CommandEnd, CommandProgress, CommandRun, CommandStop, CommandsEnded, OUTPUT_BYTES,
@@ -66,7 +65,7 @@ pub use full_history::{FullHistory, FullHistoryGaps};
 pub use gather::{GatherError, end_commands};
 pub use growth::added_chars;
 pub use handle::{TurnControls, TurnHandle};
-pub use header::{SpooledEnding, SpooledProcess, SpooledTurn, StoredTurn};
+pub use header::{ImportedRecord, SpooledEnding, SpooledProcess, SpooledTurn, StoredTurn};
 pub use ingest::{IngestError, Ingested};
 pub use inspect_spools::SpoolState;
 pub use launch::{LaunchError, RUN_MARKER, StopError, stop_turn};

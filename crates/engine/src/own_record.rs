@@ -226,11 +226,6 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
 
 /// Reads the first turn of a record. Later ones belong to a user who continued in the agent's own program.
 fn read(record: &OwnRecord, path: &Path) -> Result<Vec<Event>, IngestError> {
-    read_lines(record, path, usize::MAX)
-}
-
-/// Reads the first turn in the first lines of a record.
-fn read_lines(record: &OwnRecord, path: &Path, lines: usize) -> Result<Vec<Event>, IngestError> {
     let mut watcher = Watcher::with_parser(path, (record.reader)(), None)?;
     let event = |output| match output {
         AgentOutput::Event(event) => Some(event),
@@ -238,13 +233,8 @@ fn read_lines(record: &OwnRecord, path: &Path, lines: usize) -> Result<Vec<Event
     };
     let mut events: Vec<Event> = Vec::new();
     let mut size = 0;
-    'lines: for line in 0..lines {
-        let Some(outputs) = watcher.next_outputs()? else { break };
+    'lines: while let Some(outputs) = watcher.next_outputs()? {
         for event in outputs.into_iter().filter_map(event) {
-            if matches!(event, Event::UserMessage(_)) && !events.is_empty() {
-                // The reader has seen a later prompt, and how this turn ended depends on what came last.
-                return read_lines(record, path, line);
-            }
             let event = as_kept(event);
             size += cost(&event);
             if size > LARGEST_TURN {
@@ -253,10 +243,13 @@ fn read_lines(record: &OwnRecord, path: &Path, lines: usize) -> Result<Vec<Event
                 break 'lines;
             }
             events.push(event);
+            // A second turn follows.
+            if matches!(events.last(), Some(Event::Complete(_))) {
+                return Ok(events);
+            }
         }
     }
-    // A last line without its end belongs to this turn only if the record ends with it.
-    let fragment = if lines == usize::MAX { watcher.read_to_end(|_| {})? } else { Vec::new() };
+    let fragment = watcher.read_to_end(|_| {})?;
     let ending = Ending { fragment, ..Ending::default() };
     events.extend(watcher.end(&ending).into_iter().filter_map(event).map(as_kept));
     Ok(events)

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use azureal_core::agent::{Agent, CacheSeen, Permission, PromptCache};
+use azureal_core::agent::{Agent, CacheSeen, Permission, PromptCache, RecallServer};
 use azureal_core::{
     Beginning, ContextCommand, Keep, NewSession, SessionId, SessionRecord, SessionSnapshot, StoredEvent,
     Threshold,
@@ -128,6 +128,8 @@ pub struct TurnOptions {
     pub learn_cache: Option<LearnCache>,
     /// Whether the files that change are recorded.
     pub changes: RecordChanges,
+    /// The server with which the agent looks things up in the stored sessions. The engine adds the session of the turn.
+    pub recall: Option<RecallServer>,
     /// What the user should know of the choices. Reported before the turn is accepted.
     pub notices: Vec<String>,
 }
@@ -153,6 +155,7 @@ impl TurnOptions {
             moves_git_status: false,
             learn_cache: None,
             changes: RecordChanges::default(),
+            recall: None,
             notices: Vec::new(),
         }
     }

@@ -32,7 +32,7 @@ pub(crate) const GO_ON: &str = "Go on with the work where the record ends. This 
 
 impl Driver {
     pub(crate) fn start(&mut self, frame: ContextFrame) -> Result<(), String> {
-        let TurnTask { engine, options, .. } = &self.task;
+        let TurnTask { engine, options, session, .. } = &self.task;
         let request = AgentRequest {
             frame,
             model: options.model.clone(),
@@ -42,6 +42,10 @@ impl Driver {
             arguments: options.arguments.clone(),
             cache: options.cache,
             is_ephemeral: options.briefing.keeping == Keeping::Ephemeral,
+            recall: options.recall.clone().map(|mut server| {
+                server.args.extend(["--current".to_owned(), session.to_string()]);
+                server
+            }),
         };
         let Some(run) = &mut self.run else { return Err("there is no run to start".to_owned()) };
         let has_breakpoint =

@@ -12,6 +12,8 @@
 
 use azureal_core::{SessionId, SessionRecord, SessionStore, StoreError, Uuid};
 
+use crate::import::Continuation;
+
 /// The properties that identify a session.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionIdentity {
@@ -23,6 +25,8 @@ pub(crate) struct SessionIdentity {
     pub(crate) origin: String,
     /// Whether it was copied from `origin` to the store that it is read from, without a UUID at that time.
     pub(crate) is_copy: bool,
+    /// Set for a conversation that was exported from a session and continued in another program.
+    pub(crate) continuation: Option<Continuation>,
     /// The UUID that it had before an import made it a fork, because another log had that UUID already.
     pub(crate) former: Option<Uuid>,
 }
@@ -30,7 +34,7 @@ pub(crate) struct SessionIdentity {
 impl SessionIdentity {
     /// Returns the identity of a session without a UUID.
     pub(crate) fn of_origin(origin: String) -> Self {
-        Self { uuid: None, forked_from: None, origin, is_copy: false, former: None }
+        Self { uuid: None, forked_from: None, origin, is_copy: false, continuation: None, former: None }
     }
 
     /// Returns the identity of a stored session.
@@ -40,6 +44,7 @@ impl SessionIdentity {
             forked_from: record.forked_from,
             origin: origin(&record.id.to_string(), &record.created_at),
             is_copy: false,
+            continuation: None,
             former: None,
         };
         if let Some(parent) = record.forked_from {

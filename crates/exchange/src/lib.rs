@@ -81,7 +81,8 @@ pub use damaged::DamagedEvents;
 pub use export::{ExistingFile, ExportError, ExportFormat, ExportOptions, Exported, export, export_to_file};
 pub use import::{
     Added, Difference, ImportError, ImportFormat, ImportNotice, ImportOptions, ImportOutcome, ImportPaths,
-    ImportProblem, ImportProgress, ImportReport, ImportSource, ImportStep, IncomingSession, SourceStore,
-    import_session,
+    ImportProblem, ImportProgress, ImportReport, ImportSource, ImportStep, IncomingSession, LeftOut,
+    NativeCandidate, NativeImport, NativeImported, NativeOutcome, SourceStore, StoredRuns, import_session,
+    native_sources, recognise_native,
 };
 pub use temporary::TemporaryFolder;

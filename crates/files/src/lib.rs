@@ -118,6 +118,15 @@ impl Folder {
         found.ok().and_then(|found| u64::try_from(found.st_size).ok()).unwrap_or(0)
     }
 
+    /// Returns whether a name is a folder of this user and no link, whatever its permissions are.
+    pub fn has_folder(&self, name: &OsStr) -> bool {
+        let found = rustix::fs::statat(&*self.handle, name, AtFlags::SYMLINK_NOFOLLOW);
+        found.is_ok_and(|found| {
+            rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir()
+                && found.st_uid == rustix::process::geteuid().as_raw()
+        })
+    }
+
     /// Opens a file of ours that is there, to be read and, with these flags, written.
     pub fn open_file(&self, name: &OsStr, flags: OFlags) -> io::Result<File> {
         self.open_checked(name, flags, check_file)

@@ -7,18 +7,18 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::error::Error;
-use crate::git::{Deadline, args};
+use azureal_process::Excerpt;
+
+use crate::diff::{Diff, Patch};
+use crate::error::{At, Error};
+use crate::git::{Deadline, Git, args};
+use crate::scratch::Scratch;
 use crate::worktree::Worktree;
 
 /// The time limit of a comparison.
 pub(crate) const TIME: Duration = Duration::from_secs(20);
 /// The number of files that renames are looked for in.
-pub(crate) const RENAMES: &str = "-l1000";
-/// The line of a diff about a file that is not stored.
-const NOT_STORED: &str = "too large or unreadable, not recorded\n";
-/// The number of paths of one command.
-const PATHS: usize = 100;
+const RENAMES: &str = "-l1000";
 
 /// A file that differs between two snapshots.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,9 +33,9 @@ pub struct FileChange {
     pub removed: Option<u64>,
     /// Both versions are stored. If not, one was too large or could not be read, and is known by its size and time alone.
     pub is_stored: bool,
-    /// Only the later snapshot has it, but it was created before the earlier one: it was ignored, or in a nested repository. It may
-    /// have secrets.
-    pub was_there: bool,
+    /// Only the later snapshot has it, but it may have been there before: the rules of the earlier one ignored it, or it was in a
+    /// nested repository. It may have secrets, so no diff has its content, and no undo deletes it.
+    pub ignored_before: bool,
 }
 
 /// The kind of a change.
@@ -58,15 +58,6 @@ pub enum FileStatus {
     TypeChanged,
 }
 
-/// The text of a comparison.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Diff {
-    /// A unified diff. It ends with a whole line.
-    pub text: String,
-    /// The number of bytes that were left out at its end.
-    pub left_out: u64,
-}
-
 /// A change as git reports it, without renames.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RawChange {
@@ -82,11 +73,28 @@ pub(crate) struct Version {
     pub(crate) id: String,
 }
 
+/// The differences between two snapshots that are shown.
+struct View {
+    /// A tree with at least the earlier versions.
+    before: String,
+    /// A tree with at least the later versions.
+    after: String,
+    changes: Vec<RawChange>,
+    /// Files that may have been there before, and are in neither tree.
+    ignored: BTreeSet<Vec<u8>>,
+    /// Sees both trees.
+    git: Git,
+    _scratch: Option<Scratch>,
+}
+
 /// The mode of a file that is named and not stored.
 pub(crate) const MARKED: u32 = 0o160_000;
+/// The bits of a mode that tell a file from a link.
+const TYPE: u32 = 0o170_000;
 
 impl Worktree {
-    /// Lists the files that differ between two snapshots, in the order of their paths.
+    /// Lists the files that differ between two snapshots, in the order of the bytes of their paths. If lines cannot be counted in
+    /// [time](Self::comparing_within), the list has neither counts nor renames.
     ///
     /// # Errors
     ///
@@ -95,86 +103,111 @@ impl Worktree {
         if before == after {
             return Ok(Vec::new());
         }
-        self.check(&[before, after])?;
+        let view = self.view(before, after)?;
         let mut command = diff_tree();
         command.extend(args(["-z", "--raw", "--numstat", "-M", RENAMES]));
-        command.extend([before.into(), after.into()]);
-        let git = self.borrowing();
-        let output = match git.run(&command, Vec::new(), Deadline::after(self.time)) {
+        command.extend([view.before.as_str().into(), view.after.as_str().into()]);
+        let mut changes = match view.git.run(&command, Vec::new(), Deadline::after(self.time)) {
             // A version may be missing that nobody needs but to count its lines.
-            Err(Error::Git { .. }) => {
-                let is_counting = |word: &OsString| word == "--numstat" || word == "-M" || word == RENAMES;
-                command.retain(|word| !is_counting(word));
-                git.run(&command, Vec::new(), Deadline::after(self.time))?
+            Err(error @ (Error::Git { .. } | Error::Slow { .. } | Error::TooMuch { .. })) => {
+                tracing::debug!(%error, "lines are not counted");
+                let plain = view.changes.iter();
+                plain.map(|it| change(it.before.as_ref(), it.after.as_ref(), None, path(&it.path))).collect()
             }
-            output => output?,
+            output => parse(&output?),
         };
-        let mut changes = parse(&output);
-        self.mark_old(before, after, &mut changes)?;
+        changes.extend(
+            view.ignored.iter().map(|ignored| FileChange {
+                ignored_before: true,
+                ..change(None, None, None, path(ignored))
+            }),
+        );
+        changes.sort_by(|one, other| one.path.as_os_str().as_bytes().cmp(other.path.as_os_str().as_bytes()));
         Ok(changes)
     }
 
-    /// Marks the files that were there before the earlier snapshot.
-    fn mark_old(&self, before: &str, after: &str, changes: &mut [FileChange]) -> Result<(), Error> {
-        let bytes = |change: &FileChange| change.path.as_os_str().as_bytes().to_vec();
-        let is_added = |change: &FileChange| {
-            // The time of a file that is gone is unknown.
-            let is_there = || self.places.root.join(&change.path).symlink_metadata().is_ok();
-            change.status == FileStatus::Added && is_there()
-        };
-        let added: BTreeSet<_> = changes.iter().filter(|change| is_added(change)).map(bytes).collect();
-        if added.is_empty() {
-            return Ok(());
-        }
-        let began = self.began(&self.open_home()?, before, after)?;
-        // A snapshot without a time is of a deleted session.
-        if began.0.is_some() {
-            let old = self.were_there(before, after, began, added)?;
-            for change in changes {
-                change.was_there = old.contains(&bytes(change));
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns the differences between two snapshots as a unified diff, of all files or of these, up to a number of bytes.
+    /// Returns the differences between two snapshots as a unified diff, up to a number of bytes. Files that were
+    /// [ignored before](FileChange::ignored_before) are not in it.
     ///
     /// # Errors
     ///
-    /// [`Error::Gone`] if one of the snapshots is no longer stored.
-    pub fn diff(
+    /// [`Error::Gone`] if one of the snapshots is no longer stored. [`Error::Slow`] if it takes longer than
+    /// [its time](Self::comparing_within).
+    pub fn diff(&self, before: &str, after: &str, limit: usize) -> Result<Diff, Error> {
+        Ok(Diff::of(&self.diff_output(&[], before, after, limit)?, limit))
+    }
+
+    /// Returns the differences between two snapshots as a patch, up to a number of bytes. Files that were
+    /// [ignored before](FileChange::ignored_before) are not in it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`diff`](Self::diff).
+    pub fn patch(&self, before: &str, after: &str, limit: usize) -> Result<Patch, Error> {
+        Ok(Patch::of(&self.diff_output(&["--binary"], before, after, limit)?, limit))
+    }
+
+    /// Returns the beginning of git's comparison.
+    fn diff_output(
         &self,
+        options: &[&str],
         before: &str,
         after: &str,
-        paths: Option<&[PathBuf]>,
         limit: usize,
-    ) -> Result<Diff, Error> {
-        self.check(&[before, after])?;
-        let all = [PathBuf::new()];
-        let chunks = paths.map_or_else(|| all.chunks(1), |paths| paths.chunks(PATHS));
-        let mut diff = Diff::default();
-        for chunk in chunks {
-            let mut command = diff_tree();
-            command.extend(args(["-p", "-M", RENAMES, "--no-color", "--src-prefix=a/", "--dst-prefix=b/"]));
-            command.extend([before.into(), after.into(), "--".into()]);
-            command.extend(
-                chunk.iter().filter(|path| !path.as_os_str().is_empty()).map(|path| path.clone().into()),
-            );
-            let running = self.borrowing().start(&command, Vec::new(), limit)?;
-            let deadline = Deadline::after(self.time);
-            let ended = running.ends_within(deadline);
-            let output = running.child.stdout();
-            if !ended {
-                running.child.kill();
-                return Err(Error::Slow { command: "diff-tree".to_owned(), after: self.time });
-            }
-            let is_bounded = output.left_out > 0 || output.beginning.len() > limit;
-            if !running.child.wait().success() && !is_bounded {
-                running.output()?;
-            }
-            diff.push(&output, limit);
+    ) -> Result<Excerpt, Error> {
+        if before == after {
+            return Ok(Excerpt::default());
         }
-        Ok(diff)
+        let view = self.view(before, after)?;
+        let mut command = diff_tree();
+        command.extend(args(["-p", "-M", RENAMES, "--no-color", "--src-prefix=a/", "--dst-prefix=b/"]));
+        command.extend(options.iter().map(OsString::from));
+        command.extend([view.before.as_str().into(), view.after.as_str().into()]);
+        let running = view.git.start(&command, Vec::new(), limit)?;
+        if !running.ends_within(Deadline::after(self.time)) {
+            running.child.kill();
+            return Err(Error::Slow { command: "diff-tree".to_owned(), after: self.time });
+        }
+        let output = running.child.stdout();
+        let is_bounded = output.left_out > 0 || output.beginning.len() > limit;
+        if !running.child.wait().success() && !is_bounded {
+            running.output()?;
+        }
+        Ok(output)
+    }
+
+    /// Returns two trees with the differences between two snapshots, without the files that were ignored before.
+    fn view(&self, before: &str, after: &str) -> Result<View, Error> {
+        let mut changes = self.raw_changes(before, after)?;
+        let home = self.open_home()?;
+        let ignored = self.ignored_before(&home, before, &changes)?;
+        let (before, after, git) = (before.to_owned(), after.to_owned(), self.borrowing());
+        if ignored.is_empty() {
+            return Ok(View { before, after, changes, ignored, git, _scratch: None });
+        }
+        changes.retain(|change| !ignored.contains(&change.path));
+        // Not by a list of paths for git: a path there stands for all that is in a folder of this name too.
+        let scratch = Scratch::new(&home)?;
+        let objects = scratch.join("objects");
+        std::fs::create_dir(&objects).at(&objects)?;
+        let git = self.borrowing_into(&objects);
+        let tree = |name: &str, version: fn(&RawChange) -> Option<&Version>| {
+            let git = git.with("GIT_INDEX_FILE", scratch.join(name));
+            let mut entries = Vec::new();
+            for change in &changes {
+                if let Some(Version { mode, id }) = version(change) {
+                    entries.extend(format!("{mode:o} {id}\t").bytes());
+                    entries.extend(&change.path);
+                    entries.push(0);
+                }
+            }
+            git.run(&args(["update-index", "-z", "--index-info"]), entries, Deadline::after(TIME))?;
+            let tree = git.run(&args(["write-tree", "--missing-ok"]), Vec::new(), Deadline::after(TIME))?;
+            Ok::<_, Error>(String::from_utf8_lossy(&tree).trim().to_owned())
+        };
+        let before = tree("before", |change| change.before.as_ref())?;
+        let after = tree("after", |change| change.after.as_ref())?;
+        Ok(View { before, after, changes, ignored, git, _scratch: Some(scratch) })
     }
 
     /// Returns the changes without renames, with the modes and ids of both versions.
@@ -209,60 +242,7 @@ impl Worktree {
     }
 }
 
-impl Diff {
-    fn push(&mut self, output: &azureal_process::Excerpt, limit: usize) {
-        let room = limit.saturating_sub(self.text.len());
-        let total = output.beginning.len() as u64 + output.left_out + output.end.len() as u64;
-        let kept = output.beginning.get(..room.min(output.beginning.len())).unwrap_or_default();
-        let kept = if (kept.len() as u64) < total {
-            let end = kept.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-            kept.get(..end).unwrap_or_default()
-        } else {
-            kept
-        };
-        self.text.push_str(&without_marks(&String::from_utf8_lossy(kept)));
-        self.left_out += total - kept.len() as u64;
-    }
-}
-
-/// Says of files that are not stored that they are not, in the place of the ids that stand for them.
-fn without_marks(diff: &str) -> String {
-    let mut text = String::with_capacity(diff.len());
-    let (mut in_header, mut is_marked, mut is_said) = (false, false, false);
-    // A line of a file has another first character than the lines of a header.
-    for line in diff.split_inclusive('\n') {
-        if line.starts_with("diff --git ") {
-            (in_header, is_marked, is_said) = (true, false, false);
-        } else if line.starts_with("@@ ") {
-            in_header = false;
-        }
-        let has_mode = ["index ", "new file mode ", "deleted file mode ", "old mode ", "new mode "]
-            .iter()
-            .any(|beginning| in_header && line.starts_with(beginning));
-        let mode = line.trim_end().strip_suffix("160000").filter(|_| has_mode);
-        match mode {
-            Some(mode) => {
-                is_marked = true;
-                // The line with the ids is left out.
-                if mode.ends_with("mode ") {
-                    text.push_str(mode);
-                    text.push_str("100644\n");
-                }
-            }
-            None if is_marked && line.starts_with(['-', '+']) => {
-                if !is_said && !in_header {
-                    text.push_str(NOT_STORED);
-                    is_said = true;
-                }
-            }
-            None if is_marked && line.starts_with(['@', 'i']) => {}
-            None => text.push_str(line),
-        }
-    }
-    text
-}
-
-pub(crate) fn diff_tree() -> Vec<OsString> {
+fn diff_tree() -> Vec<OsString> {
     args([
         "diff-tree",
         "-r",
@@ -273,9 +253,9 @@ pub(crate) fn diff_tree() -> Vec<OsString> {
     ])
 }
 
-pub(crate) struct Raw<'a> {
+struct Raw<'a> {
     before: Option<Version>,
-    pub(crate) after: Option<Version>,
+    after: Option<Version>,
     status: &'a str,
 }
 
@@ -299,7 +279,7 @@ fn path(bytes: &[u8]) -> PathBuf {
 type RawEntry<'a> = (Raw<'a>, Option<&'a [u8]>, &'a [u8]);
 
 /// Parses an entry of the raw list. `None` at its end.
-pub(crate) fn raw_fields<'a>(fields: &mut Peekable<impl Iterator<Item = &'a [u8]>>) -> Option<RawEntry<'a>> {
+fn raw_fields<'a>(fields: &mut Peekable<impl Iterator<Item = &'a [u8]>>) -> Option<RawEntry<'a>> {
     let raw = Raw::parse(fields.next_if(|field| field.starts_with(b":"))?)?;
     let first = fields.next()?;
     if raw.status.starts_with(['R', 'C']) {
@@ -313,7 +293,7 @@ fn parse(output: &[u8]) -> Vec<FileChange> {
     let mut fields = output.split(|byte| *byte == 0).peekable();
     let mut changes = Vec::new();
     while let Some((raw, from, last)) = raw_fields(&mut fields) {
-        changes.push(change(&raw, from.map(path), path(last)));
+        changes.push(change(raw.before.as_ref(), raw.after.as_ref(), from.map(path), path(last)));
     }
     let mut places: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
     for (place, change) in changes.iter().enumerate() {
@@ -331,36 +311,25 @@ fn parse(output: &[u8]) -> Vec<FileChange> {
             (change.added, change.removed) = (added, removed);
         }
     }
-    changes.sort_by(|one, other| one.path.cmp(&other.path));
     changes
 }
 
-fn change(raw: &Raw<'_>, from: Option<PathBuf>, path: PathBuf) -> FileChange {
-    let is_marked =
-        |version: &Option<Version>| version.as_ref().is_some_and(|version| version.mode == MARKED);
-    let is_stored = !is_marked(&raw.before) && !is_marked(&raw.after);
-    let status = match (&raw.before, &raw.after, from) {
+fn change(
+    before: Option<&Version>,
+    after: Option<&Version>,
+    from: Option<PathBuf>,
+    path: PathBuf,
+) -> FileChange {
+    let is_stored = [before, after].into_iter().flatten().all(|version| version.mode != MARKED);
+    let status = match (before, after, from) {
         (_, _, Some(from)) => FileStatus::Renamed { from },
         (None, _, _) => FileStatus::Added,
         (_, None, _) => FileStatus::Deleted,
+        (Some(before), Some(after), _) if is_stored && (before.mode ^ after.mode) & TYPE != 0 => {
+            FileStatus::TypeChanged
+        }
         (Some(before), Some(after), _) if is_stored && before.id == after.id => FileStatus::ModeChanged,
-        _ if raw.status == "T" && is_stored => FileStatus::TypeChanged,
         _ => FileStatus::Modified,
     };
-    FileChange { path, status, added: None, removed: None, is_stored, was_there: false }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_that_looks_like_a_mark_stays_as_it_is() {
-        let diff = "diff --git a/x b/x\nindex 1..2 100644\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n 160000\n-Subproject commit 1\n\
-                    +index 1..2 160000\n\\ No newline at end of file\n";
-        assert_eq!(without_marks(diff), diff);
-        let named = "diff --git a/160000 b/a 160000\nrename from 160000\nrename to a 160000\nindex 1..2 100644\n--- a/160000\n\
-                     +++ b/a 160000\n@@ -1 +1 @@\n-a\n+b\n";
-        assert_eq!(without_marks(named), named);
-    }
+    FileChange { path, status, added: None, removed: None, is_stored, ignored_before: false }
 }

@@ -62,6 +62,9 @@ pub enum Error {
     /// A journal of an undo is damaged.
     #[error("the journal of an undo cannot be read: {0}")]
     BadJournal(&'static str),
+    /// An undo has ended, and the caller has not confirmed yet that it knows.
+    #[error("an earlier undo in this worktree is not in the history of its session yet")]
+    Unsettled,
     /// The undo would overwrite other work.
     #[error("{0} files were changed since: the undo changed nothing")]
     Conflicts(usize),

@@ -1,6 +1,6 @@
 //! Runs git so that it reads no configuration but ours, and executes nothing.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -89,7 +89,21 @@ impl Git {
         ] {
             environment.set(name, value);
         }
-        Self { program: git.program.clone(), environment, directory: directory.to_owned() }
+        let program = absolute(&git.program, &environment);
+        Self { program, environment, directory: directory.to_owned() }
+    }
+
+    /// Creates a runner with the user's configuration and that of the repository. For reading settings alone.
+    pub(crate) fn of_user(git: &GitProgram, directory: &Path) -> Self {
+        let kept = git.environment.iter().filter(|(name, _)| !name.to_string_lossy().starts_with("GIT_"));
+        let mut environment: ChildEnvironment = kept.collect();
+        environment.set("LC_ALL", "C");
+        Self { environment, ..Self::new(git, directory) }
+    }
+
+    /// Returns a variable of the commands.
+    pub(crate) fn variable(&self, name: &str) -> Option<&OsStr> {
+        self.environment.get(name)
     }
 
     pub(crate) fn with(&self, name: &str, value: impl Into<OsString>) -> Self {
@@ -162,6 +176,21 @@ impl Git {
     pub(crate) fn start_version(&self) -> Result<Running, Error> {
         self.start(&args(["version"]), Vec::new(), MESSAGE)
     }
+}
+
+/// Finds a program in the absolute folders of `PATH`. A relative one leads into the worktree, whose programs are not run.
+fn absolute(program: &Path, environment: &ChildEnvironment) -> PathBuf {
+    if program.components().count() > 1 {
+        return program.to_owned();
+    }
+    let path = environment.get("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
+    let is_program =
+        |path: &PathBuf| rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() && path.is_file();
+    folders
+        .map(|folder| folder.join(program))
+        .find(is_program)
+        .unwrap_or_else(|| Path::new("/nonexistent").join(program))
 }
 
 /// Checks that git is not too old.

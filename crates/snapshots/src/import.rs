@@ -2,12 +2,13 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 
+use crate::attributes::Doubt;
 use crate::beneath::{Beneath, Found, is_forbidden};
 use crate::error::{At, Error};
 use crate::git::{Deadline, OUTPUT, Running, args};
@@ -17,17 +18,16 @@ use crate::worktree::{Home, Worktree};
 
 /// The bound on an index.
 const INDEX: u64 = 1024 * 1024 * 1024;
-const ATTRIBUTES: &[u8] = b".gitattributes";
-/// The bound on a file of attributes.
-const ATTRIBUTES_LIMIT: u64 = 1024 * 1024;
+/// Every LFS pointer is smaller.
+const LFS_POINTER: u32 = 1024;
 /// The name of the index until it is complete.
-const DRAFT: &str = "index.draft";
+pub(crate) const DRAFT: &str = "index.draft";
 /// The name of the index.
 pub(crate) const NAME: &str = "index";
 
 /// A copy of the project's index that is not in use yet.
 pub(crate) struct Draft {
-    index: ProjectIndex,
+    pub(crate) index: ProjectIndex,
     pub(crate) path: PathBuf,
     /// The time of the project's index. Git reads files that are not older than it, since a later change need not show in
     /// their time.
@@ -47,6 +47,38 @@ pub(crate) struct Imported {
 impl Worktree {
     /// Copies the project's index, and starts to look up the sizes of its blobs.
     pub(crate) fn import(
+        &self,
+        home: &Home,
+        beneath: &mut Beneath,
+        deadline: Deadline<'_>,
+    ) -> Result<Draft, Error> {
+        let asked = self.ask_attributes()?;
+        let mut draft = self.read_project(home, beneath, deadline)?;
+        // A filter can write a file of the same size as its blob.
+        let is_doubtful: fn(&Entry) -> bool = match self.doubt(asked, &draft.index, beneath, deadline) {
+            Doubt::None => |_| false,
+            Doubt::Pointers => |entry| entry.size() < LFS_POINTER,
+            Doubt::All => |_| true,
+        };
+        let mut doubtful = draft.index.entries.iter_mut().filter(|entry| is_doubtful(entry)).peekable();
+        if doubtful.peek().is_some() {
+            doubtful.for_each(Entry::forget);
+            draft.write(self, home)?;
+        }
+        let mut ids = String::new();
+        for entry in draft.index.entries.iter().filter(|entry| entry.is_regular()) {
+            ids.push_str(&hex(entry.id(self.places.format)));
+            ids.push('\n');
+        }
+        let sizes = (!ids.is_empty()).then(|| {
+            let command = args(["cat-file", "--batch-check=%(objectsize)", "--buffer"]);
+            self.borrowing().start(&command, ids.into_bytes(), OUTPUT)
+        });
+        Ok(Draft { sizes: sizes.transpose()?, ..draft })
+    }
+
+    /// Copies the project's index to a file of ours.
+    pub(crate) fn read_project(
         &self,
         home: &Home,
         beneath: &mut Beneath,
@@ -75,42 +107,9 @@ impl Worktree {
             (joined, time) = self.join_shared(home, &bytes, time, shared, deadline)?;
             index = ProjectIndex::parse(&joined, format, &mut is_there, is_forbidden).map_err(bad)?;
         }
-        if self.has_filters(&index, beneath) {
-            // A filter can write a file of the same size as its blob.
-            index.entries.iter_mut().for_each(Entry::forget);
-        }
         let draft = Draft { index, path: home.own.join(DRAFT), time, sizes: None };
         draft.write(self, home)?;
-        let mut ids = String::new();
-        for entry in draft.index.entries.iter().filter(|entry| entry.is_regular()) {
-            ids.push_str(&hex(entry.id(format)));
-            ids.push('\n');
-        }
-        let sizes = (!ids.is_empty()).then(|| {
-            let command = args(["cat-file", "--batch-check=%(objectsize)", "--buffer"]);
-            self.borrowing().start(&command, ids.into_bytes(), OUTPUT)
-        });
-        Ok(Draft { sizes: sizes.transpose()?, ..draft })
-    }
-
-    /// Returns whether attributes name a filter or an encoding. LFS is none: its blobs have another size.
-    fn has_filters(&self, index: &ProjectIndex, beneath: &mut Beneath) -> bool {
-        let is_attributes = |path: &[u8]| path == ATTRIBUTES || path.ends_with(&[b"/", ATTRIBUTES].concat());
-        let paths = index.entries.iter().map(|entry| &entry.path).filter(|path| is_attributes(path));
-        let of_project = read_start(&self.places.common.join("info/attributes"), ATTRIBUTES_LIMIT);
-        let in_tree = paths.filter_map(|path| {
-            let (folder, name) = beneath.parent(path).ok()?;
-            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            let file = File::from(rustix::fs::openat(&folder, name, flags, Mode::empty()).ok()?);
-            let mut text = Vec::new();
-            file.take(ATTRIBUTES_LIMIT).read_to_end(&mut text).ok()?;
-            Some(text)
-        });
-        let is_filter = |word: &[u8]| {
-            word.strip_prefix(b"filter=").is_some_and(|name| name != b"lfs")
-                || word.starts_with(b"working-tree-encoding=")
-        };
-        of_project.into_iter().chain(in_tree).any(|text| text.split(u8::is_ascii_whitespace).any(is_filter))
+        Ok(draft)
     }
 
     /// Lets git join an index with its shared index, both as copies of ours.

@@ -11,6 +11,8 @@ use crate::worktree::Worktree;
 
 /// The mode of an entry that is not an object of ours.
 const MARKED: &[u8] = b"160000";
+/// The beginning of the mode of a folder.
+const FOLDER: &[u8] = b"04";
 
 impl Worktree {
     /// Copies the objects that differ between two trees, unless they are larger than `largest`.
@@ -25,12 +27,16 @@ impl Worktree {
             args(["diff-tree", "-z", "-r", "-t", "--raw", "--no-renames", "--ignore-submodules=none"]);
         command.extend([before.into(), after.into()]);
         let output = self.borrowing().run(&command, Vec::new(), deadline)?;
-        let objects = self.home.join("objects");
         let mut wanted: BTreeSet<String> = [before.to_owned(), after.to_owned()].into();
-        for states in output.split(|byte| *byte == 0).step_by(2) {
+        let mut added = BTreeSet::new();
+        let mut fields = output.split(|byte| *byte == 0);
+        while let (Some(states), Some(path)) = (fields.next(), fields.next()) {
             let words: Vec<&[u8]> =
                 states.strip_prefix(b":").unwrap_or_default().split(|byte| *byte == b' ').collect();
             let [mode_before, mode_after, before, after, _] = words.as_slice() else { continue };
+            if mode_before.iter().all(|digit| *digit == b'0') && !mode_after.starts_with(FOLDER) {
+                added.insert(path.to_vec());
+            }
             for (mode, id) in [(mode_before, before), (mode_after, after)] {
                 let is_object = *mode != MARKED && id.iter().any(|digit| *digit != b'0');
                 if is_object {
@@ -38,6 +44,21 @@ impl Worktree {
                 }
             }
         }
+        if !added.is_empty() {
+            // They decide which files are new.
+            wanted.extend(self.ignore_file_ids(before, &added, deadline)?);
+        }
+        self.copy(wanted, largest, deadline)
+    }
+
+    /// Copies objects of the project, unless they are larger than `largest`.
+    pub(crate) fn copy(
+        &self,
+        mut wanted: BTreeSet<String>,
+        largest: u64,
+        deadline: Deadline<'_>,
+    ) -> Result<(), Error> {
+        let objects = self.home.join("objects");
         // Most are files of ours, which takes no git to see.
         wanted.retain(|id| {
             id.split_at_checked(2).is_none_or(|(folder, file)| !objects.join(folder).join(file).exists())

@@ -1,7 +1,7 @@
 //! Snapshots of a git worktree: the changes between two of them, and their undo.
 //!
 //! - [`Worktree::take`] records all files of the worktree that git does not ignore, in about the time of `git status`.
-//! - [`Worktree::compare`] and [`Worktree::diff`] show the changes between two snapshots.
+//! - [`Worktree::compare`] and [`Worktree::diff`] show the changes between two snapshots, [`Worktree::patch`] can be applied.
 //! - [`Worktree::undo`] restores the files that differ, all or none, also if this process is killed meanwhile.
 //! - [`Worktree::prune`] removes the oldest snapshots, [`Worktree::remove_session`] those of a session.
 //! - [`Worktree::begin_turn`] and [`Worktree::end_turn`] tell which other sessions had a turn meanwhile.
@@ -28,7 +28,7 @@
 //! let during = worktree.end_turn(turn)?;
 //! if let (Taken::Whole(before), Taken::Whole(after)) = (before, after) {
 //!     let files = worktree.compare(&before.tree, &after.tree)?;
-//!     let diff = worktree.diff(&before.tree, &after.tree, None, 100_000)?;
+//!     let diff = worktree.diff(&before.tree, &after.tree, 100_000)?;
 //!     let plan = worktree.plan_undo(&before.tree, &after.tree)?;
 //!     if plan.conflicts.is_empty() && during.is_empty() && worktree.running().is_empty() {
 //!         worktree.undo("session-uuid", &before.tree, &after.tree, false)?;
@@ -41,18 +41,24 @@
 #[cfg(not(unix))]
 compile_error!("azureal-snapshots needs the directory handles and locks of Unix");
 
+mod align;
+mod attributes;
 mod beneath;
 mod check;
 mod compare;
+mod diff;
 mod error;
 mod git;
+mod ignored;
 mod import;
 mod keep;
 mod origin;
 mod places;
 mod project_index;
 mod prune;
+mod rules;
 mod scan;
+mod scratch;
 mod state;
 mod take;
 mod turns;
@@ -60,14 +66,15 @@ mod undo;
 mod worktree;
 
 pub use check::SnapshotCheck;
-pub use compare::{Diff, FileChange, FileStatus};
+pub use compare::{FileChange, FileStatus};
+pub use diff::{Diff, Patch};
 pub use error::Error;
 pub use git::GitProgram;
 pub use prune::Pruned;
 pub use scan::{SkipReason, Skipped};
 pub use take::{Limits, Snapshot, Taken};
 pub use turns::{RunningTurn, TurnMark};
-pub use undo::{ConflictReason, Recovered, UndoAction, UndoConflict, UndoFile, UndoPlan, Undone};
+pub use undo::{ConflictReason, ReadyUndo, Recovered, UndoAction, UndoConflict, UndoFile, UndoPlan, Undone};
 pub use worktree::Worktree;
 
 /// Returns whether a text is an object id.

@@ -1,18 +1,14 @@
-//! The files that were there before a turn, though the snapshot before it does not have them.
+//! The age of folders, which no snapshot has: an undo leaves a folder that was empty before the turn.
 //!
-//! A turn can make old files visible: it changes the ignore rules, renames an ignored file, or removes the `.git` of a nested
-//! repository. A file that was created before the snapshot was not created by the turn, whatever its name was.
+//! Times of files decide nothing else. They change with each copy, and no file is lost by a wrong answer here.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
 use crate::beneath::Beneath;
-use crate::compare::{MARKED, RENAMES, diff_tree, raw_fields};
-use crate::error::{At, Error};
-use crate::git::{Deadline, args};
+use crate::error::Error;
 use crate::prune::{Pin, pins};
 use crate::worktree::{Home, Worktree};
 
@@ -24,7 +20,7 @@ const TICK: Duration = Duration::from_millis(10);
 pub(crate) struct Began(pub(crate) Option<Duration>);
 
 impl Began {
-    /// Returns whether a file or folder was created after the snapshot. `None` if it is unknown.
+    /// Returns whether a folder was created after the snapshot. `None` if it is unknown.
     pub(crate) fn is_before(self, path: &[u8], beneath: &mut Beneath) -> rustix::io::Result<Option<bool>> {
         let Some(began) = self.0 else { return Ok(None) };
         let (folder, name) = match beneath.parent(path) {
@@ -38,7 +34,7 @@ impl Began {
     }
 }
 
-/// Returns the time at which a file was created. A rename does not change it. If the file system has none, returns the time of
+/// Returns the time at which a folder was created. A rename does not change it. If the file system has none, returns the time of
 /// the last change of its status.
 #[cfg(target_os = "linux")]
 fn born(folder: &std::os::fd::OwnedFd, name: &std::ffi::OsStr) -> rustix::io::Result<Option<Duration>> {
@@ -84,57 +80,5 @@ impl Worktree {
         let last = pins.iter().filter(|pin| pin.tree == after).filter_map(Pin::time).max();
         let times = pins.iter().filter(|pin| pin.tree == before).filter_map(Pin::time);
         Ok(Began(times.filter(|time| last.is_none_or(|last| *time < last)).max()))
-    }
-
-    /// Returns which of these files that only the later snapshot has were not created after the earlier one. With `began`
-    /// unknown, these are all. Files whose content the earlier snapshot has, by whatever name, were only renamed.
-    pub(crate) fn were_there(
-        &self,
-        before: &str,
-        after: &str,
-        began: Began,
-        added: BTreeSet<Vec<u8>>,
-    ) -> Result<BTreeSet<Vec<u8>>, Error> {
-        let mut beneath = Beneath::open(&self.places.root).at(&self.places.root)?;
-        let mut old = BTreeSet::new();
-        for path in added {
-            let is_new = began.is_before(&path, &mut beneath).at(&crate::undo::path(&path))?;
-            if is_new != Some(true) {
-                old.insert(path);
-            }
-        }
-        if old.is_empty() {
-            return Ok(old);
-        }
-        let git = self.borrowing();
-        let mut command = args(["ls-tree", "-r", "-z", "--full-tree"]);
-        command.push(before.into());
-        let listed = git.run(&command, Vec::new(), Deadline::after(self.time))?;
-        let ids: BTreeSet<&[u8]> = listed
-            .split(|byte| *byte == 0)
-            .filter_map(|entry| entry.split(|byte| *byte == b'\t').next()?.split(|byte| *byte == b' ').nth(2))
-            .collect();
-        let mut command = diff_tree();
-        command.extend(args(["-z", "--raw", "-M", RENAMES]));
-        command.extend([before.into(), after.into()]);
-        let renamed = match git.run(&command, Vec::new(), Deadline::after(self.time)) {
-            // The project's git removed an object that is needed to compare contents.
-            Err(Error::Git { .. }) => {
-                command.retain(|word| word != "-M" && word != RENAMES);
-                git.run(&command, Vec::new(), Deadline::after(self.time))?
-            }
-            output => output?,
-        };
-        let mut fields = renamed.split(|byte| *byte == 0).peekable();
-        while let Some((raw, from, path)) = raw_fields(&mut fields) {
-            let is_known = raw
-                .after
-                .as_ref()
-                .is_some_and(|version| version.mode != MARKED && ids.contains(version.id.as_bytes()));
-            if from.is_some() || is_known {
-                old.remove(path);
-            }
-        }
-        Ok(old)
     }
 }

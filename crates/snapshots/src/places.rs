@@ -41,6 +41,14 @@ impl ObjectFormat {
         }
     }
 
+    /// Returns the id of the tree without files, which git knows without an object.
+    pub(crate) fn empty_tree(self) -> &'static str {
+        match self {
+            Self::Sha1 => "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+            Self::Sha256 => "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
+        }
+    }
+
     /// Returns the length of an object id, in bytes.
     pub(crate) fn length(self) -> usize {
         match self {

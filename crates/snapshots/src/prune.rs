@@ -4,8 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use azureal_files::{Folder, HeldFolder};
@@ -16,6 +15,7 @@ use crate::git::{Deadline, Git, args};
 use crate::import::NAME;
 use crate::state::State;
 use crate::take::PENDING;
+use crate::undo::tree_in;
 use crate::worktree::{Home, Worktree, read};
 
 /// The time limit of a command.
@@ -44,6 +44,8 @@ pub(crate) struct Pin {
     name: OsString,
     session: OsString,
     pub(crate) tree: String,
+    /// The rules by which it left files out. `None` in old notes.
+    pub(crate) rules: Option<String>,
 }
 
 impl Pin {
@@ -54,20 +56,33 @@ impl Pin {
     }
 }
 
+/// A file of one object, or of a pack.
+struct ObjectFile {
+    folder: Folder,
+    name: OsString,
+    size: u64,
+}
+
+/// Returns whether a folder of objects is one of the 256 for objects that are in no pack.
+pub(crate) fn is_fan_out(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    name.len() == 2 && name.iter().all(u8::is_ascii_hexdigit)
+}
+
 /// The objects of our repository, with their sizes on disk.
 type Objects = BTreeMap<String, u64>;
 
 impl Worktree {
     /// Returns the size of all snapshots of the repository, in bytes.
     pub fn size(&self) -> u64 {
-        self.object_files().iter().map(|(_, size)| *size).sum()
+        self.object_files().iter().map(|file| file.size).sum()
     }
 
     /// Returns whether [`prune`](Self::prune) has something to do: the snapshots are larger than `max_size`, or are in so many files
     /// that git becomes slow. Starts no git.
     pub fn needs_prune(&self, max_size: u64) -> bool {
         let files = self.object_files();
-        has_many(&files) || files.iter().map(|(_, size)| *size).sum::<u64>() > max_size
+        has_many(&files) || files.iter().map(|file| file.size).sum::<u64>() > max_size
     }
 
     /// Forgets the snapshots of a session. The next [`prune`](Self::prune) removes them from the disk.
@@ -122,7 +137,8 @@ impl Worktree {
             objects.iter().filter(|(id, _)| kept.contains(*id)).map(|(_, size)| size).sum::<u64>()
         };
         let kept_with = |count: usize| -> Result<BTreeSet<String>, Error> {
-            let newest = pins.iter().take(count).map(|pin| pin.tree.clone()).collect();
+            let newest = pins.iter().take(count).flat_map(|pin| [Some(&pin.tree), pin.rules.as_ref()]);
+            let newest = newest.flatten().cloned().collect();
             Ok(self.reachable(newest)?.union(&base).cloned().collect())
         };
         let mut kept = kept_with(pins.len())?;
@@ -192,8 +208,11 @@ impl Worktree {
                 ids.extend(id.map(str::to_owned));
             }
         }
-        if let Some(tree) = State::of(&read(worktree, "state").unwrap_or_default()).tree {
-            ids.extend(self.reachable([tree].into())?);
+        let last = State::of(&read(worktree, "state").unwrap_or_default()).tree;
+        // The snapshot after an undo that was interrupted belongs to no session yet.
+        let trees: BTreeSet<String> = last.into_iter().chain(tree_in(worktree)).collect();
+        if !trees.is_empty() {
+            ids.extend(self.reachable(trees)?);
         }
         Ok(ids)
     }
@@ -237,25 +256,38 @@ impl Worktree {
             let output = run(&self.git, &command, list)?;
             new = Some(format!("pack-{}", String::from_utf8_lossy(&output).trim()));
         }
-        for (path, _) in files {
-            if new.is_none() || path.file_stem().and_then(OsStr::to_str) != new.as_deref() {
-                fs::remove_file(&path).at(&path)?;
+        for ObjectFile { folder, name, .. } in files {
+            if new.is_none() || Path::new(&name).file_stem().and_then(OsStr::to_str) != new.as_deref() {
+                folder.remove(&name).at(&folder.join(&name))?;
             }
         }
         Ok(())
     }
 
-    /// Lists the files of all objects with their sizes. Nobody else writes there.
-    fn object_files(&self) -> Vec<(PathBuf, u64)> {
-        let folder = self.home.join("objects");
-        let list = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
-        let folders = list(&folder).filter(|entry| entry.file_name() != "info");
-        let files = folders.flat_map(|folder| list(&folder.path()));
-        let plain = files.filter_map(|entry| {
-            let metadata = entry.metadata().ok().filter(fs::Metadata::is_file)?;
-            Some((entry.path(), metadata.len()))
-        });
-        plain.collect()
+    /// Lists the files of all objects. Only names that git gives to objects count, in folders of ours: the repository may have come with a download,
+    /// with a link to other files in the place of a folder.
+    fn object_files(&self) -> Vec<ObjectFile> {
+        let Ok(objects) = Folder::open(&self.home).and_then(|home| home.open_folder(OsStr::new("objects")))
+        else {
+            return Vec::new();
+        };
+        let mut files = Vec::new();
+        for name in objects.names().unwrap_or_default() {
+            let is_object: fn(&[u8]) -> bool = if name == "pack" {
+                |file| file.starts_with(b"pack-") || file.starts_with(b"tmp_")
+            } else if is_fan_out(&name) {
+                |file| file.iter().all(u8::is_ascii_hexdigit) || file.starts_with(b"tmp_")
+            } else {
+                continue;
+            };
+            let Ok(folder) = objects.open_folder(&name) else { continue };
+            for file in folder.names().unwrap_or_default() {
+                if is_object(file.as_encoded_bytes()) {
+                    files.push(ObjectFile { size: folder.size(&file), folder: folder.clone(), name: file });
+                }
+            }
+        }
+        files
     }
 
     fn unpin(&self, home: &Home, pin: &Pin) -> Result<(), Error> {
@@ -271,8 +303,8 @@ impl Worktree {
 }
 
 /// Returns whether objects are in so many files that they should be in one pack.
-fn has_many(files: &[(PathBuf, u64)]) -> bool {
-    let packs = files.iter().filter(|(path, _)| path.extension() == Some(OsStr::new("pack"))).count();
+fn has_many(files: &[ObjectFile]) -> bool {
+    let packs = files.iter().filter(|file| file.name.as_encoded_bytes().ends_with(b".pack")).count();
     packs > PACKS || files.len() > LOOSE
 }
 
@@ -300,7 +332,9 @@ pub(crate) fn pins(home: &Home) -> Result<Vec<Pin>, Error> {
             let unreadable = || std::io::Error::other("a note of a snapshot that cannot be read");
             let tree = tree.ok_or_else(unreadable).at(&folder.join(&name))?;
             if let Some(tree) = String::from_utf8(tree).ok().filter(|tree| crate::is_id(tree)) {
-                pins.push(Pin { name, session: session.clone(), tree });
+                let rules = name.to_str().and_then(|name| name.splitn(3, '-').nth(2));
+                let rules = rules.filter(|rules| crate::is_id(rules)).map(str::to_owned);
+                pins.push(Pin { name, session: session.clone(), tree, rules });
             }
         }
     }

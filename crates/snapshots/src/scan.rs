@@ -7,15 +7,20 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::Stat;
 
+use crate::align::Alignment;
 use crate::beneath::{Beneath, Found, is_forbidden};
 use crate::error::{At, Error};
 use crate::git::{Deadline, Git, OUTPUT, args};
+use crate::ignored::ignored;
 use crate::places::ObjectFormat;
 use crate::project_index::hex;
+use crate::rules::is_ignore_file;
 use crate::take::Limits;
 use crate::worktree::{Home, Worktree, write};
 
 const LARGE: &str = "large";
+/// The name of a file of ignore rules.
+const RULES: &[u8] = b".gitignore";
 /// The number of skipped files that a snapshot names.
 const NAMED: usize = 1_000;
 
@@ -61,6 +66,8 @@ pub(crate) struct Update {
     /// The number of bytes to hash.
     pub(crate) bytes: u64,
     pub(crate) skipped: Vec<Skipped>,
+    /// Files of ignore rules that are ignored themselves, and not recorded.
+    pub(crate) ignored_rules: Vec<Vec<u8>>,
     large: BTreeMap<Vec<u8>, Large>,
 }
 
@@ -90,17 +97,29 @@ impl Worktree {
             "--exclude-per-directory=.gitignore",
             "-x",
             ".azureal",
+            // Rules count even if a rule ignores their file.
+            "-x",
+            "!.gitignore",
             "-X",
         ]);
-        others.push(self.write_excludes(home)?.into());
+        let exclude = self.write_excludes(home)?;
+        others.push(exclude.clone().into());
         let others = git.start(&others, Vec::new(), OUTPUT);
         let changed = changed.finish(deadline);
         // Both have ended, or are killed.
         let others = others.and_then(|others| others.finish(deadline));
+        let others = others?;
+        let rules: Vec<&[u8]> = others
+            .split(|byte| *byte == 0)
+            .filter(|path| is_ignore_file(path) && !is_forbidden(path))
+            .collect();
+        let ignored_rules =
+            if rules.is_empty() { Vec::new() } else { ignored(&git, &exclude, &rules, deadline)? };
         let large = if is_current { read_large(home) } else { self.marked(&git, home, deadline)? };
         Ok(Listing {
             changed: changed?,
-            others: others?,
+            others,
+            ignored_rules,
             large,
             limits: limits.clone(),
             format: self.places.format,
@@ -134,29 +153,65 @@ impl Worktree {
 pub(crate) struct Listing {
     changed: Vec<u8>,
     others: Vec<u8>,
+    /// Files of ignore rules that are ignored themselves.
+    ignored_rules: Vec<Vec<u8>>,
     large: BTreeMap<Vec<u8>, Large>,
     limits: Limits,
     format: ObjectFormat,
 }
 
 impl Listing {
-    /// Looks at each file, and decides what is recorded of it.
-    pub(crate) fn update(&self, beneath: &mut Beneath, converted: &[Vec<u8>]) -> Result<Update, Error> {
-        let mut update = Update::default();
-        let mut changed: Vec<&[u8]> =
-            self.changed.split(|byte| *byte == 0).filter(|field| !field.is_empty()).collect();
+    /// Returns whether a file of ignore rules has changed, or is new.
+    pub(crate) fn has_new_rules(&self) -> bool {
+        let others = self.others.split(|byte| *byte == 0);
+        self.changed().chain(others).any(|path| path == RULES || path.ends_with(&[b"/", RULES].concat()))
+    }
+
+    /// Returns whether there are files that are named and not stored, as they are large and not tracked.
+    pub(crate) fn has_new_large(&self) -> bool {
+        self.large.values().any(|large| large.is_new)
+    }
+
+    /// Returns the changed files of our index.
+    fn changed(&self) -> impl Iterator<Item = &[u8]> {
+        let fields = self.changed.split(|byte| *byte == 0).filter(|field| !field.is_empty());
         // Fields are in turn the states and the path.
-        changed = changed.into_iter().skip(1).step_by(2).collect();
-        let mut seen = BTreeSet::new();
-        for path in changed.into_iter().chain(converted.iter().map(Vec::as_slice)) {
+        fields.skip(1).step_by(2)
+    }
+
+    /// Looks at each file, and decides what is recorded of it. Files that are `converted` are hashed again.
+    pub(crate) fn update(
+        &self,
+        beneath: &mut Beneath,
+        converted: &[Vec<u8>],
+        aligned: &Alignment,
+    ) -> Result<Update, Error> {
+        let mut update = Update { ignored_rules: self.ignored_rules.clone(), ..Update::default() };
+        let mut seen: BTreeSet<&[u8]> = aligned.left_out.iter().map(Vec::as_slice).collect();
+        for path in &aligned.left_out {
+            update.set(path, "0", &"0".repeat(self.format.length() * 2));
+        }
+        for path in self.changed().chain(converted.iter().map(Vec::as_slice)) {
             if seen.insert(path) {
                 self.look(path, None, false, beneath, &mut update)?;
             }
         }
-        for (path, Large { id, is_new }) in &self.large {
-            self.look(path, Some(id), *is_new, beneath, &mut update)?;
+        for path in &aligned.forced {
+            let is_there = beneath.look(path).is_ok_and(|found| found.file().is_some());
+            if is_there && seen.insert(path) {
+                self.look(path, None, false, beneath, &mut update)?;
+            }
         }
-        for path in self.others.split(|byte| *byte == 0).filter(|path| !path.is_empty()) {
+        for (path, Large { id, is_new }) in &self.large {
+            if !seen.contains(path.as_slice()) {
+                let is_new = *is_new && !aligned.tracked.contains(path);
+                self.look(path, Some(id), is_new, beneath, &mut update)?;
+            }
+        }
+        let is_ignored =
+            |path: &&[u8]| is_ignore_file(path) && self.ignored_rules.iter().any(|it| it == path);
+        let others = self.others.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+        for path in others.filter(|path| !is_ignored(path)) {
             let repository = path.strip_suffix(b"/");
             if is_forbidden(repository.unwrap_or(path)) {
                 update.skip(repository.unwrap_or(path), SkipReason::Name);
@@ -180,7 +235,14 @@ impl Listing {
     ) -> Result<(), Error> {
         let limit = if is_new { self.limits.new_file } else { self.limits.known_file };
         let size = |stat: &Stat| u64::try_from(stat.st_size).unwrap_or(0);
-        let found = beneath.look(path).at(Path::new(&OsString::from_vec(path.to_vec())))?;
+        let found = match beneath.look(path) {
+            // A folder that this user can list and not enter.
+            Err(rustix::io::Errno::ACCESS) => {
+                update.skip(path, SkipReason::Unreadable);
+                return Ok(());
+            }
+            found => found.at(Path::new(&OsString::from_vec(path.to_vec())))?,
+        };
         match found {
             Found::File(stat) if size(&stat) > limit => {
                 self.mark(path, &stat, SkipReason::TooLarge, marked, is_new, update);

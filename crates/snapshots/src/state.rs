@@ -1,11 +1,18 @@
 //! The state of a worktree's snapshots between two of them.
 
+use std::ffi::OsStr;
+use std::path::Path;
+use std::time::Duration;
+
 use azureal_files::Folder;
 
 use crate::error::{At, Error};
-use crate::worktree::{Home, write};
+use crate::places::Directories;
+use crate::worktree::{Home, Worktree, read, write};
 
 const FILE: &str = "state";
+/// The time to wait for a process that takes a snapshot.
+const WAIT: Duration = Duration::from_secs(2);
 
 /// The state, in a file of lines `name value`.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -18,6 +25,10 @@ pub(crate) struct State {
     pub(crate) slow: u32,
     /// No snapshots are taken in this worktree.
     pub(crate) is_off: bool,
+    /// The trouble with git that the user was told of.
+    pub(crate) told: Option<String>,
+    /// The project's index and the ignore rules that our index was last aligned with.
+    pub(crate) aligned: Option<String>,
 }
 
 impl State {
@@ -34,6 +45,8 @@ impl State {
                 Some(("current", value)) => state.is_current = value == "1",
                 Some(("slow", count)) => state.slow = count.parse().unwrap_or(0),
                 Some(("off", value)) => state.is_off = value == "1",
+                Some(("told", trouble)) => state.told = Some(trouble.to_owned()),
+                Some(("aligned", stamp)) => state.aligned = Some(stamp.to_owned()),
                 _ => {}
             }
         }
@@ -49,7 +62,38 @@ impl State {
     pub(crate) fn write_in(&self, folder: &Folder) -> Result<(), Error> {
         let tree = self.tree.as_ref().map_or_else(String::new, |tree| format!("tree {tree}\n"));
         let (current, slow, off) = (u8::from(self.is_current), self.slow, u8::from(self.is_off));
-        let text = format!("{tree}current {current}\nslow {slow}\noff {off}\n");
+        let told = self.told.as_ref().map_or_else(String::new, |told| format!("told {told}\n"));
+        let aligned = self.aligned.as_ref().map_or_else(String::new, |stamp| format!("aligned {stamp}\n"));
+        let text = format!("{tree}current {current}\nslow {slow}\noff {off}\n{told}{aligned}");
         write(folder, FILE, text.as_bytes()).at(&folder.join(FILE))
     }
+}
+
+impl Worktree {
+    /// Returns whether to tell the user of an error of [`open`](Self::open), and notes that it was told: a missing or old git is told
+    /// once in a worktree, and only there. `snapshots` is the folder of the snapshots, which may not exist yet.
+    pub fn tell_once(root: &Path, snapshots: &Path, error: &Error) -> bool {
+        let trouble = match error {
+            Error::NoGit { .. } => "no git".to_owned(),
+            Error::OldGit { version } => format!("git {}", version.escape_default()),
+            _ => return true,
+        };
+        let Some(found) = Directories::find(root) else { return false };
+        // What cannot be noted is told again.
+        note_told(snapshots, &found.name(), trouble).unwrap_or(true)
+    }
+}
+
+/// Notes a trouble in the state of a worktree. Returns whether it is another one than before.
+fn note_told(snapshots: &Path, worktree: &OsStr, trouble: String) -> Result<bool, Error> {
+    let folder = Folder::open_or_create(snapshots).at(snapshots)?;
+    let folder = folder.open_or_create_folder(OsStr::new("worktrees")).at(&folder.join("worktrees"))?;
+    let path = folder.join(worktree);
+    let own = folder.open_or_create_folder(worktree).at(&path)?;
+    let _lock = folder.open_folder(worktree).at(&path)?.hold(WAIT).at(&path)?;
+    let state = State::of(&read(&own, FILE).unwrap_or_default());
+    if state.told.as_ref() == Some(&trouble) {
+        return Ok(false);
+    }
+    State { told: Some(trouble), ..state }.write_in(&own).map(|()| true)
 }

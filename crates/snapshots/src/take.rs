@@ -6,10 +6,12 @@ use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use azureal_process::ProcessIdentity;
 use rustix::fs::{FlockOperation, OFlags};
-use rustix::process::{Pid, setpriority_process};
+use rustix::process::{Pid, Signal, kill_process, setpriority_process};
 use tracing::{debug, info};
 
+use crate::align::{Alignment, write_forced};
 use crate::beneath::Beneath;
 use crate::error::{At, Error};
 use crate::git::{Deadline, args};
@@ -20,6 +22,10 @@ use crate::worktree::{Home, Worktree, write};
 
 /// The list of files that are being hashed. Locked as long as git reads it, also by a git that outlives us.
 pub(crate) const PENDING: &str = "pending";
+/// That git, and when it was left in the background.
+const PENDING_GIT: &str = "pending.git";
+/// The longest time that it may take.
+const LONGEST_HASHING: Duration = Duration::from_secs(600);
 /// The errors of that git.
 const PENDING_ERRORS: &str = "pending.errors";
 const INDEX_LOCK: &str = "index.lock";
@@ -39,6 +45,8 @@ pub struct Limits {
     pub known_file: u64,
     /// The size of all files that changed since the last snapshot: 1 GB.
     pub total: u64,
+    /// Whether files that are ignored by now, and not tracked, leave the snapshots. Before a turn they do; after it they do not, or they would seem to be deleted by it.
+    pub drops_ignored: bool,
 }
 
 impl Default for Limits {
@@ -48,6 +56,7 @@ impl Default for Limits {
             new_file: 10_000_000,
             known_file: 50_000_000,
             total: 1_000_000_000,
+            drops_ignored: false,
         }
     }
 }
@@ -95,14 +104,14 @@ impl Worktree {
             return Ok(Taken::Off);
         }
         let left = Limits { time: limits.time.saturating_sub(started.elapsed()), ..limits.clone() };
-        self.take_held(&home, session, &left, cancelled)
+        self.take_held(&home, Some(session), &left, cancelled)
     }
 
-    /// Takes a snapshot, also if they are off. The caller holds the lock of the worktree.
+    /// Takes a snapshot, also if they are off. The caller holds the lock of the worktree. Without a session, nobody keeps it.
     pub(crate) fn take_held(
         &self,
         home: &Home,
-        session: &str,
+        session: Option<&str>,
         limits: &Limits,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Taken, Error> {
@@ -114,17 +123,21 @@ impl Worktree {
         if matches!(taken, Err(Error::Git { .. })) {
             // A file can vanish or change its kind while git reads it.
             debug!(error = ?taken, "takes the snapshot again");
+            // Git leaves it if it dies of a file that becomes shorter while it is read.
+            home.own.remove(OsStr::new(INDEX_LOCK)).at(&home.own.join(INDEX_LOCK))?;
             taken = self.take_locked(home, &mut state, &pending, limits, deadline);
         }
         let now = UNIX_EPOCH.elapsed().unwrap_or_default();
         match taken {
-            Ok(Some(snapshot)) => {
+            Ok(Some((snapshot, rules))) => {
                 set_time(home, started)?;
                 if state.slow > 0 {
                     state.slow = 0;
                     state.write(home)?;
                 }
-                self.pin(home, session, now, &snapshot.tree)?;
+                if let Some(session) = session {
+                    self.pin(home, session, now, &snapshot.tree, &rules)?;
+                }
                 debug!(ms = deadline.started.elapsed().as_millis(), tree = snapshot.tree, "took a snapshot");
                 Ok(Taken::Whole(snapshot))
             }
@@ -161,7 +174,10 @@ impl Worktree {
         };
         let file = file.at(&path)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                end_stuck(home);
+                return Ok(None);
+            }
             locked => locked.at(&path)?,
         }
         // A git that was killed left it.
@@ -177,18 +193,23 @@ impl Worktree {
         pending: &Pending,
         limits: &Limits,
         deadline: Deadline<'_>,
-    ) -> Result<Option<Snapshot>, Error> {
+    ) -> Result<Option<(Snapshot, String)>, Error> {
         let mut beneath = Beneath::open(&self.places.root).at(&self.places.root)?;
         let index = home.own.join(NAME);
         let (update, known) = if index.exists() {
             let listing = self.scan(home, &index, state.is_current, limits, deadline)?;
-            (listing.update(&mut beneath, &[])?, state.tree.clone().filter(|_| state.is_current))
+            let aligned = self.align(home, &index, &listing, state, limits, deadline)?;
+            (listing.update(&mut beneath, &[], &aligned)?, state.tree.clone().filter(|_| state.is_current))
         } else {
             state.is_current = false;
             let draft = self.import(home, &mut beneath, deadline)?;
+            let forced = self.start_ignored(home, &draft.path)?;
             let listing = self.scan(home, &draft.path, true, limits, deadline)?;
+            state.aligned = Some(self.stamp(home));
+            write_forced(home, &forced.finish(deadline)?)?;
+            self.keep_loose(&draft.index, limits.known_file, deadline);
             let imported = draft.finish(self, home, deadline)?;
-            (listing.update(&mut beneath, &imported.converted)?, imported.tree)
+            (listing.update(&mut beneath, &imported.converted, &Alignment::default())?, imported.tree)
         };
         if update.is_empty()
             && let Some(tree) = known
@@ -218,7 +239,8 @@ impl Worktree {
         self.finish(home, state, tree, update, limits, deadline).map(Some)
     }
 
-    /// Records that our index has the files of a tree, and keeps the objects that it needs.
+    /// Records that our index has the files of a tree, and keeps the objects that it needs. Returns the snapshot, and the id of the
+    /// rules by which it leaves files out.
     fn finish(
         &self,
         home: &Home,
@@ -227,7 +249,9 @@ impl Worktree {
         update: Update,
         limits: &Limits,
         deadline: Deadline<'_>,
-    ) -> Result<Snapshot, Error> {
+    ) -> Result<(Snapshot, String), Error> {
+        let rules = self.present_rules(home, &update.skipped, &update.ignored_rules)?;
+        let rules = self.start_storing(&rules)?;
         if let Some(before) = state.tree.as_ref().filter(|before| **before != tree) {
             match self.keep(before, &tree, limits.known_file, deadline) {
                 // The project's git removed objects of the snapshot before: this one begins a new row.
@@ -240,7 +264,7 @@ impl Worktree {
             state.is_current = true;
             state.write(home)?;
         }
-        Ok(Snapshot { tree, skipped: update.skipped })
+        Ok((Snapshot { tree, skipped: update.skipped }, rules.finish(deadline)?))
     }
 
     /// Changes our index. Returns whether it was done in time; git continues in the background if not.
@@ -276,6 +300,7 @@ impl Worktree {
             // It has ended meanwhile, if there is an error.
             setpriority_process(pid, NICE).ok();
             pending.is_shared.set(true);
+            note_running(home, running.child.pid())?;
             return Ok(false);
         }
         if !running.child.wait().success() {
@@ -289,7 +314,14 @@ impl Worktree {
     }
 
     /// Notes that a session uses a snapshot.
-    fn pin(&self, home: &Home, session: &str, now: Duration, tree: &str) -> Result<(), Error> {
+    pub(crate) fn pin(
+        &self,
+        home: &Home,
+        session: &str,
+        now: Duration,
+        tree: &str,
+        rules: &str,
+    ) -> Result<(), Error> {
         let sessions = home.repository.join("sessions");
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-';
         if session.is_empty() || !session.chars().all(is_name) {
@@ -298,8 +330,33 @@ impl Worktree {
         let folder = home.repository.open_folder(OsStr::new("sessions")).at(&sessions)?;
         let folder = folder.open_or_create_folder(OsStr::new(session)).at(&sessions)?;
         // In the order of time.
-        let name = format!("{:016}-{}", now.as_micros(), std::process::id());
+        let name = format!("{:016}-{}-{rules}", now.as_micros(), std::process::id());
         write(&folder, &name, tree.as_bytes()).at(&folder.join(&name))
+    }
+}
+
+/// Notes a git that continues in the background.
+fn note_running(home: &Home, pid: u32) -> Result<(), Error> {
+    let Some(ProcessIdentity { pid, started }) = ProcessIdentity::of(pid) else { return Ok(()) };
+    write(&home.own, PENDING_GIT, format!("{pid} {started}").as_bytes()).at(&home.own.join(PENDING_GIT))
+}
+
+/// Kills a git in the background that takes too long: it may wait for a file that never ends.
+fn end_stuck(home: &Home) {
+    let noted_at = home.own.modified(OsStr::new(PENDING_GIT));
+    let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
+    let age = now.saturating_sub(u64::try_from(noted_at).unwrap_or(0));
+    let note = home.read(PENDING_GIT).and_then(|note| String::from_utf8(note).ok()).unwrap_or_default();
+    let Some((pid, started)) = note.split_once(' ') else { return };
+    let Ok(pid) = pid.parse() else { return };
+    let identity = ProcessIdentity { pid, started: started.to_owned() };
+    if age > LONGEST_HASHING.as_secs()
+        && identity.is_alive()
+        && let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw)
+    {
+        info!(age, "ends a git in the background that takes too long");
+        // It has ended meanwhile, if there is an error.
+        kill_process(pid, Signal::KILL).ok();
     }
 }
 

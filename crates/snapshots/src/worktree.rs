@@ -14,9 +14,12 @@ use crate::compare::TIME;
 use crate::error::{At, Error};
 use crate::git::{Git, GitProgram, check_version};
 use crate::places::{ObjectFormat, Places, read_start, snapshots, user_excludes};
+use crate::prune::is_fan_out;
 
 /// The bound on a file of ignore rules.
 const EXCLUDES: u64 = 4 * 1024 * 1024;
+/// The file of the ignore rules outside the tree.
+pub(crate) const EXCLUDE: &str = "exclude";
 /// The bound on a file of ours, apart from an index.
 const OWN_FILE: u64 = 64 * 1024 * 1024;
 
@@ -31,6 +34,8 @@ pub struct Worktree {
     pub(crate) places: Places,
     /// Reads and writes our repository, without the worktree.
     pub(crate) git: Git,
+    /// Reads the user's configuration and the project's, and nothing else.
+    pub(crate) user_git: Git,
     user_excludes: Option<PathBuf>,
     /// The folder of the snapshots.
     pub(crate) home: PathBuf,
@@ -66,7 +71,10 @@ impl Worktree {
         let user_excludes = user_excludes(&git, variable("HOME"), variable("XDG_CONFIG_HOME"));
         let home = snapshots(&places.common);
         let git = git.with("GIT_DIR", &home).with("GIT_COMMON_DIR", &home).in_directory(&home);
-        Ok(Some(Self { places, git, user_excludes, home, time: TIME }))
+        // Attributes in the tree have no effect, and may be a pipe, which git would wait for. Git knows this since 2.41.
+        let git = git.with("GIT_ATTR_SOURCE", places.format.empty_tree());
+        let user_git = Git::of_user(program, &places.root).with("GIT_DIR", &places.git_dir);
+        Ok(Some(Self { places, git, user_git, user_excludes, home, time: TIME }))
     }
 
     /// Returns the same worktree with another time limit of a comparison, which is 20 s by default.
@@ -90,6 +98,14 @@ impl Worktree {
         self.git.with("GIT_ALTERNATE_OBJECT_DIRECTORIES", quoted(&self.places.common.join("objects")))
     }
 
+    /// Returns a runner that reads the same objects, and writes into a folder of its own.
+    pub(crate) fn borrowing_into(&self, objects: &Path) -> Git {
+        let mut others = quoted(&self.home.join("objects"));
+        others.push(":");
+        others.push(quoted(&self.places.common.join("objects")));
+        self.git.with("GIT_OBJECT_DIRECTORY", objects).with("GIT_ALTERNATE_OBJECT_DIRECTORIES", others)
+    }
+
     /// Returns a runner in the worktree, with this index.
     pub(crate) fn in_worktree(&self, index: &Path) -> Git {
         let root = &self.places.root;
@@ -108,8 +124,19 @@ impl Worktree {
                         // Only the environment names other objects.
                         folder.remove(OsStr::new("alternates")).at(&folder.join("alternates"))?;
                     }
+                    // Git writes objects through a link too. Its new folders are open to others for a moment.
+                    for name in folder.names().at(&self.home)?.iter().filter(|name| is_fan_out(name)) {
+                        if !folder.has_folder(name) {
+                            let error = std::io::Error::other("is no folder of yours; remove it");
+                            return Err(error).at(&folder.join(name));
+                        }
+                    }
                 }
-                "info" => ensure(&folder, "attributes", ATTRIBUTES)?,
+                "info" => {
+                    ensure(&folder, "attributes", ATTRIBUTES)?;
+                    // It would win over the rules that we name.
+                    ensure(&folder, "exclude", "")?;
+                }
                 _ => {}
             }
         }
@@ -123,17 +150,23 @@ impl Worktree {
 
     /// Writes the ignore rules outside the tree into one file: the user's, then the project's, which win.
     pub(crate) fn write_excludes(&self, home: &Home) -> Result<PathBuf, Error> {
+        let rules = self.excludes();
+        let path = home.own.join(EXCLUDE);
+        if home.read(EXCLUDE).is_none_or(|found| found != rules) {
+            write(&home.own, EXCLUDE, &rules).at(&path)?;
+        }
+        Ok(path)
+    }
+
+    /// Returns the present ignore rules outside the tree.
+    pub(crate) fn excludes(&self) -> Vec<u8> {
         let project = Some(self.places.common.join("info/exclude"));
         let mut rules = Vec::new();
         for file in [&self.user_excludes, &project].into_iter().flatten() {
             rules.extend(read_start(file, EXCLUDES).unwrap_or_default());
             rules.push(b'\n');
         }
-        let path = home.own.join("exclude");
-        if home.read("exclude").is_none_or(|found| found != rules) {
-            write(&home.own, "exclude", &rules).at(&path)?;
-        }
-        Ok(path)
+        rules
     }
 }
 

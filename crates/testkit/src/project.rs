@@ -9,6 +9,19 @@ use tempfile::TempDir;
 
 use crate::programs;
 
+/// Makes a folder a git repository, with all of its files in one commit.
+#[track_caller]
+pub fn git_repository(folder: &Path) {
+    for arguments in [
+        &["init", "-q"][..],
+        &["add", "-A"],
+        &["-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "first"],
+    ] {
+        let status = Command::new("git").args(arguments).current_dir(folder).status().unwrap();
+        assert!(status.success(), "git {arguments:?}: {status}");
+    }
+}
+
 /// A folder with a git repository `p`, and `bin` for programs. It is removed when it is dropped.
 #[derive(Debug)]
 pub struct ProjectFolder {

@@ -12,7 +12,9 @@
 //! breakpoints have different lifetimes, so ours has the lifetime that Claude Code's own had in an earlier run.
 
 use azureal_core::ContextFrame;
-use azureal_core::agent::{AgentCommand, AgentError, AgentRequest, CacheLifetime, Permission, PromptCache};
+use azureal_core::agent::{
+    AgentCommand, AgentError, AgentRequest, CacheLifetime, Permission, PromptCache, RecallServer,
+};
 use serde_json::json;
 
 use super::NAME;
@@ -34,6 +36,16 @@ pub(super) fn build(turn: &AgentRequest) -> Result<AgentCommand, AgentError> {
     ]
     .map(str::to_owned)
     .into();
+    if let Some(RecallServer { program, args: server_args }) = &turn.recall {
+        let name = RecallServer::NAME;
+        // Its tools are offered at once: by itself, Claude Code shows a model only their names.
+        let server = json!({"type": "stdio", "command": program, "args": server_args, "alwaysLoad": true});
+        let config = json!({"mcpServers": {name: server}}).to_string();
+        // Both options take all that follows up to the next option, so one has to follow.
+        let options =
+            ["--mcp-config".to_owned(), config, "--allowedTools".to_owned(), format!("mcp__{name}")];
+        args.splice(1..1, options);
+    }
     if let Some(model) = &turn.model {
         args.extend(["--model".to_owned(), model.clone()]);
     }
@@ -140,6 +152,22 @@ mod tests {
         let flags = "--permission-mode dontAsk --tools  --strict-mcp-config --no-session-persistence";
         assert_eq!(command.args.join(" "), format!("{PLAIN} {flags}"));
         assert_eq!(command.env, [("CLAUDE_CODE_MAX_RETRIES".to_owned(), "1".to_owned())]);
+    }
+
+    #[test]
+    fn recall_is_offered_at_once_and_allowed_and_an_option_follows_it() {
+        let recall = RecallServer { program: "/bin/azureal".to_owned(), args: vec!["mcp".to_owned()] };
+        let turn = AgentRequest {
+            recall: Some(recall),
+            arguments: vec!["word".to_owned()],
+            ..AgentRequest::default()
+        };
+        let server = r#"{"mcpServers":{"azureal":{"type":"stdio","command":"/bin/azureal","args":["mcp"],"alwaysLoad":true}}}"#;
+        let options = format!("-p --mcp-config {server} --allowedTools mcp__azureal --verbose");
+        assert_eq!(
+            build(&turn).unwrap().args.join(" "),
+            format!("{} word", PLAIN.replace("-p --verbose", &options))
+        );
     }
 
     #[track_caller]

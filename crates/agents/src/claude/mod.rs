@@ -1,11 +1,16 @@
 //! Claude Code, as `claude -p` with a stream of JSON lines in both directions.
 
+mod chain;
 mod command;
 mod edited;
+mod native;
 mod parser;
 mod record;
 mod token_count;
+mod typed;
 mod wire;
+
+pub use native::ClaudeSessions;
 
 use azureal_core::agent::{
     Agent, AgentCommand, AgentError, AgentParser, AgentRequest, Login, Needs, OwnRecord, Program,

@@ -124,13 +124,15 @@ impl AgentParser for Parser {
 }
 
 impl Parser {
-    /// Ends a run whose outcome and usage come from elsewhere.
+    /// Ends a run whose outcome, usage and cost come from elsewhere.
     pub(super) fn end_as(
         &mut self,
         stream_end: StreamEnd,
         usage: Option<Usage>,
+        cost_usd: f64,
         ending: &Ending,
     ) -> Vec<AgentOutput> {
+        self.closing.cost_usd = cost_usd;
         self.closing.stream_end = stream_end;
         self.closing.usage = usage;
         self.end(ending)

@@ -301,7 +301,7 @@ pub(super) struct RecordHead {
     /// Of a subagent.
     #[serde(default, rename = "isSidechain", deserialize_with = "lenient")]
     pub(super) is_sidechain: bool,
-    /// StreamEnd by the program in the user's name.
+    /// Written by the program in the user's name.
     #[serde(default, rename = "isMeta", deserialize_with = "lenient")]
     pub(super) is_meta: bool,
     #[serde(default, rename = "isCompactSummary", deserialize_with = "lenient")]
@@ -311,6 +311,22 @@ pub(super) struct RecordHead {
     origin: Loose<Origin>,
     #[serde(default, rename = "isApiErrorMessage", deserialize_with = "lenient")]
     pub(super) is_api_error: bool,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) uuid: String,
+}
+
+/// The cost of a session so far. Newer versions write it at the end of a run.
+#[derive(Deserialize)]
+pub(super) struct CostState {
+    #[serde(default, rename = "totalCostUSD", deserialize_with = "lenient")]
+    pub(super) total: f64,
+}
+
+/// The result of a call of a subagent, as the program itself has it.
+#[derive(Deserialize)]
+pub(super) struct SubagentResult {
+    #[serde(default, rename = "agentId", deserialize_with = "lenient")]
+    pub(super) agent_id: String,
 }
 
 /// The author of a `user` line: `human`, or a source inside the program such as `task-notification`.

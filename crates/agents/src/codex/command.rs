@@ -3,7 +3,8 @@
 //! Codex takes one text and loads the skill of that name for every `$word` in it, quoted or not. The user's prompt
 //! may do that, the history must not: there an invisible character goes between the `$` and the word.
 
-use azureal_core::agent::{AgentCommand, AgentError, AgentRequest, Permission};
+use azureal_core::agent::{AgentCommand, AgentError, AgentRequest, Permission, RecallServer};
+use serde_json::json;
 
 use super::NAME;
 
@@ -27,6 +28,12 @@ pub(super) fn build(turn: &AgentRequest) -> Result<AgentCommand, AgentError> {
         Some(Permission::Answer | Permission::Read) => args.extend(["-s".to_owned(), "read-only".to_owned()]),
         Some(Permission::Edit) => args.extend(["-s".to_owned(), "workspace-write".to_owned()]),
         Some(Permission::All) => args.push("--dangerously-bypass-approvals-and-sandbox".to_owned()),
+    }
+    if let Some(RecallServer { program, args: server_args }) = &turn.recall {
+        let table = format!("mcp_servers.{}", RecallServer::NAME);
+        // A JSON text is also one of TOML.
+        args.extend(["-c".to_owned(), format!("{table}.command={}", json!(program))]);
+        args.extend(["-c".to_owned(), format!("{table}.args={}", json!(server_args))]);
     }
     if turn.is_ephemeral {
         args.push("--ephemeral".to_owned());
@@ -125,6 +132,16 @@ mod tests {
             let args = args.map(|args| args.replace(&format!("-c {BOUNDED_RETRIES} "), "BOUNDED "));
             assert_eq!(args.as_deref(), expected.as_ref().copied());
         }
+    }
+
+    #[test]
+    fn recall_is_a_server_of_this_run_alone() {
+        let recall =
+            RecallServer { program: "/a \"b".to_owned(), args: vec!["mcp".to_owned(), "-C".to_owned()] };
+        let args = build(&AgentRequest { recall: Some(recall), ..turn("", "") }).unwrap().args;
+        let settings: Vec<&str> =
+            args.iter().filter_map(|arg| arg.strip_prefix("mcp_servers.azureal.")).collect();
+        assert_eq!(settings, [r#"command="/a \"b""#, r#"args=["mcp","-C"]"#]);
     }
 
     #[test]

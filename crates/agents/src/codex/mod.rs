@@ -2,6 +2,7 @@
 
 mod command;
 mod item;
+mod native;
 mod older;
 mod parser;
 mod provider;
@@ -9,6 +10,8 @@ mod repeats;
 mod rollout;
 mod shell;
 mod wire;
+
+pub use native::CodexSessions;
 
 use azureal_core::agent::{
     Agent, AgentCommand, AgentError, AgentParser, AgentRequest, Login, Needs, OwnRecord, OwnSettings,

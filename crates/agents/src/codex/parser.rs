@@ -258,6 +258,30 @@ impl Parser {
         vec![AgentOutput::Notice(format!("codex was stopped: {}", shorten(why, 100)))]
     }
 
+    /// Returns whether the turn has no end yet.
+    pub(super) fn is_open(&self) -> bool {
+        self.closing.stream_end == StreamEnd::Missing
+    }
+
+    /// Turns the count of the thread into that of the turn, which follows turns of this count. Returns the count of the
+    /// thread.
+    pub(super) fn count_from(&mut self, before: Usage) -> Usage {
+        let Some(total) = self.closing.usage else { return before };
+        // A thread whose count begins anew is counted from there.
+        let is_more =
+            total.input_tokens >= before.input_tokens && total.output_tokens >= before.output_tokens;
+        if is_more {
+            self.closing.usage = Some(Usage {
+                input_tokens: total.input_tokens - before.input_tokens,
+                output_tokens: total.output_tokens - before.output_tokens,
+                cache_read_tokens: total.cache_read_tokens.saturating_sub(before.cache_read_tokens),
+                cache_write_tokens: total.cache_write_tokens.saturating_sub(before.cache_write_tokens),
+                context_tokens: total.context_tokens,
+            });
+        }
+        total
+    }
+
     pub(super) fn done(&mut self) {
         self.closing.stream_end = StreamEnd::Done;
     }

@@ -4,8 +4,11 @@
 //! recorded as the model's request: the tool was still running, failed before it ran, or the version records no items
 //! (before 0.80 or so). Such a call is returned when its output comes, or at the end.
 //!
+//! A turn ends with [`Event::Complete`] where the next one begins, or at the end of the record.
+//!
 //! These lines give no output: texts of the program in the user's name, the input of the model, settings, and the
-//! texts of the model's answers, which come again as items.
+//! texts of the model's answers, which come again as items. A record without any event, which another program wrote, has
+//! only the input and output of the model: then these are the conversation.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -70,21 +73,47 @@ fn last_line<T>(part: &[u8], word: &[u8], read: impl Fn(Line<'_>) -> Option<T>) 
 /// The reader of one record.
 #[derive(Default)]
 pub(super) struct Rollout {
+    /// The settings of the thread; returned as the beginning of each turn.
+    thread: Init,
+    turn: Turn,
+    /// The prompt that the model was given, until an event shows that it is the user's, or an answer does.
+    given: Option<Given>,
+    /// Whether items are recorded, so that lines with the same content can be ignored.
+    has_items: bool,
+    /// Whether there are events at all. Without them, the input and output of the model are the conversation.
+    has_events: bool,
+    /// The tokens of all turns that ended.
+    counted: Usage,
+    summary: Option<String>,
+    was_open: bool,
+}
+
+/// The turn that is being read.
+#[derive(Default)]
+struct Turn {
     parser: Parser,
-    /// The beginning of the thread; returned after the prompt, once the model is known.
-    begun: Init,
+    /// The id of the turn, and its time.
+    id: String,
+    started: Option<Timestamp>,
+    has_content: bool,
     has_begun: bool,
+    /// Whether its beginning is recorded, and so will its end be.
+    has_end: bool,
+    /// The prompt that the model was given, until the event of it comes. Another program may write it later.
+    given: Option<String>,
     /// The user's last prompt: older versions record it twice.
     prompt: Option<String>,
     /// Calls that the model asked for and that have no result yet, in their order.
     wanted: Vec<Wanted>,
-    /// Whether items are recorded, so that lines with the same content can be ignored.
-    has_items: bool,
-    /// Whether the ends of turns are recorded.
-    has_ends: bool,
     /// Whether the last event is a text of the model.
     spoke_last: bool,
     span: Span,
+}
+
+/// A message in the user's name that the model was given.
+struct Given {
+    text: String,
+    timestamp: String,
 }
 
 /// A call that the model asked for.
@@ -94,6 +123,18 @@ struct Wanted {
     /// is answered with `Plan updated`.
     shown: Option<Answer>,
 }
+
+/// The beginnings of texts that the program gives the model in the user's name.
+const INJECTED: [&str; 8] = [
+    "<environment_context>",
+    "<user_instructions>",
+    "<user_shell_command>",
+    "<turn_aborted>",
+    "<subagent_notification>",
+    "<skill>",
+    "<INSTRUCTIONS>",
+    "# AGENTS.md instructions",
+];
 
 #[derive(Deserialize)]
 struct Line<'a> {
@@ -124,7 +165,15 @@ struct Payload<'a> {
     message: String,
     #[serde(default)]
     error: Loose<Failure>,
+    #[serde(default, deserialize_with = "lenient")]
+    turn_id: String,
     // response_item
+    #[serde(default, deserialize_with = "lenient")]
+    role: String,
+    #[serde(default, deserialize_with = "lenient_list")]
+    content: Vec<Text>,
+    #[serde(default, deserialize_with = "lenient_list")]
+    summary: Vec<Text>,
     #[serde(default, deserialize_with = "lenient")]
     call_id: String,
     #[serde(default, deserialize_with = "lenient")]
@@ -169,23 +218,35 @@ impl AgentParser for Rollout {
         let text = String::from_utf8_lossy(line);
         let outputs = Fields::of(&text).and_then(|fields| {
             let line = fields.read::<Line<'_>>()?;
-            self.span.reach(&line.timestamp);
             let raw = line.payload?;
             let payload = read::<Payload<'_>>(raw)?;
             match line.kind.as_str() {
                 "session_meta" => {
-                    self.begun.agent_session = payload.id;
-                    self.parser.runs_in(&payload.cwd);
-                    self.begun.cwd = payload.cwd;
+                    // A fork begins with a copy of the lines of its origin, and with its own line before them.
+                    if self.thread.agent_session.is_none() {
+                        self.thread.agent_session = payload.id;
+                        self.turn.parser.runs_in(&payload.cwd);
+                        self.thread.cwd = payload.cwd;
+                    }
                     Some(Vec::new())
                 }
                 "turn_context" => {
-                    self.begun.model = payload.model;
+                    self.thread.model = payload.model;
                     Some(Vec::new())
                 }
-                "event_msg" => self.event(raw, payload),
-                "response_item" => Some(self.wanted(&payload)),
-                "compacted" => Some(vec![AgentOutput::Event(Event::Compacted)]),
+                "event_msg" => self.event(raw, payload, &line.timestamp),
+                "response_item" => Some(self.response(&payload, &line.timestamp)),
+                "compacted" => {
+                    self.turn.span.reach(&line.timestamp);
+                    // The sentence before it speaks to the model.
+                    let summary =
+                        match payload.message.strip_prefix("Another language model started to solve") {
+                            Some(rest) => rest.split_once('\n').map_or("", |(_, summary)| summary),
+                            None => &payload.message,
+                        };
+                    self.summary = (!summary.trim().is_empty()).then(|| summary.to_owned());
+                    Some(vec![AgentOutput::Event(Event::Compacted)])
+                }
                 other => Some(ignored(NAME, other)),
             }
         });
@@ -196,40 +257,81 @@ impl AgentParser for Rollout {
     }
 
     fn end(&mut self, ending: &Ending) -> Vec<AgentOutput> {
-        let wanted = std::mem::take(&mut self.wanted);
-        let outputs = wanted.iter().map(|wanted| self.parser.called(&wanted.call)).collect::<Vec<_>>();
-        if !self.has_ends && self.spoke_last && outputs.is_empty() {
-            self.parser.done();
-        }
-        let mut out = self.begin(outputs);
-        if self.prompt.is_some() && !self.has_begun {
-            out.extend(self.parser.start(self.begun.clone()));
-        }
-        out.extend(self.parser.end(&Ending { duration: self.span.length(), ..ending.clone() }));
+        let mut out = self.take_given();
+        out.extend(self.close(ending));
         out
     }
 }
 
 impl Rollout {
-    /// Tells where the thread began, in front of the first event that is not the prompt.
+    /// Creates the reader of a thread whose record may begin with that of another thread.
+    pub(super) fn of_thread(id: String, cwd: String) -> Self {
+        let mut rollout = Self::default();
+        rollout.turn.parser.runs_in(&cwd);
+        rollout.thread = Init { cwd, agent_session: Some(id), ..Init::default() };
+        rollout
+    }
+
+    /// Returns the id of the turn that is being read, and its time.
+    pub(super) fn turn(&self) -> (&str, Option<Timestamp>) {
+        (&self.turn.id, self.turn.started)
+    }
+
+    /// Returns whether the turn that is being read has any content.
+    pub(super) fn has_content(&self) -> bool {
+        self.turn.has_content || (self.given.is_some() && !self.has_events)
+    }
+
+    /// Returns whether the last turn that ended had no end in the record.
+    pub(super) fn was_open(&self) -> bool {
+        self.was_open
+    }
+
+    /// Takes the summary of a compaction that the last line had.
+    pub(super) fn take_summary(&mut self) -> Option<String> {
+        self.summary.take()
+    }
+
+    /// Tells where the turn began, in front of its first event that is not the prompt.
     fn begin(&mut self, outputs: Vec<AgentOutput>) -> Vec<AgentOutput> {
         let mut out = Vec::new();
         for output in outputs {
-            let is_event =
-                matches!(&output, AgentOutput::Event(event) if !matches!(event, Event::UserMessage(_)));
-            if is_event && !self.has_begun {
-                self.has_begun = true;
-                out.extend(self.parser.start(self.begun.clone()));
+            let is_event = matches!(&output, AgentOutput::Event(event)
+                if !matches!(event, Event::UserMessage(_) | Event::Complete(_)));
+            if is_event {
+                self.turn.has_content = true;
+                self.turn.prompt = None;
+            }
+            if is_event && !self.turn.has_begun {
+                self.turn.has_begun = true;
+                out.extend(self.turn.parser.start(self.thread.clone()));
             }
             out.push(output);
         }
         out
     }
 
-    fn event(&mut self, raw: &RawValue, payload: Payload<'_>) -> Option<Vec<AgentOutput>> {
+    fn event(&mut self, raw: &RawValue, payload: Payload<'_>, timestamp: &str) -> Option<Vec<AgentOutput>> {
+        self.has_events = true;
+        // Settings may be changed long after a turn.
+        if matches!(
+            payload.kind.as_str(),
+            "agent_message"
+                | "agent_reasoning"
+                | "exec_command_end"
+                | "patch_apply_end"
+                | "error"
+                | "mcp_tool_call_end"
+                | "web_search_end"
+                | "token_count"
+                | "task_complete"
+                | "turn_aborted"
+        ) {
+            self.turn.span.reach(timestamp);
+        }
         match payload.kind.as_str() {
-            "item_completed" => self.item(payload.item?),
-            "user_message" => Some(self.prompt(payload.message)),
+            "item_completed" => self.item(payload.item?, timestamp),
+            "user_message" => Some(self.prompt(payload.message, timestamp)),
             "agent_message" | "agent_reasoning" | "exec_command_end" | "patch_apply_end"
             | "mcp_tool_call_end" | "web_search_end"
                 if self.has_items =>
@@ -237,29 +339,54 @@ impl Rollout {
                 Some(Vec::new())
             }
             "task_started" => {
-                self.has_ends = true;
-                Some(Vec::new())
+                let is_next = self.turn.has_content;
+                let out = if is_next { self.close(&Ending::default()) } else { Vec::new() };
+                self.turn.has_end = true;
+                self.turn.id = payload.turn_id;
+                self.turn.started = timestamp.parse().ok();
+                self.turn.span.reach(timestamp);
+                Some(out)
             }
             "task_complete" if payload.error.0.is_some() => {
-                Some(self.parser.turn_failed(payload.error.0.map(|error| error.message)))
+                Some(self.turn.parser.turn_failed(payload.error.0.map(|error| error.message)))
             }
             "context_compacted" | "thread_settings_applied" | "thread_rolled_back" => {
                 Some(ignored(NAME, &payload.kind))
             }
             kind => {
-                self.spoke_last |= kind == "agent_message";
-                older::read_event(&mut self.parser, raw)
+                self.turn.spoke_last |= kind == "agent_message";
+                older::read_event(&mut self.turn.parser, raw)
             }
         }
     }
 
+    /// Ends the turn, and prepares the next one.
+    fn close(&mut self, ending: &Ending) -> Vec<AgentOutput> {
+        let wanted = std::mem::take(&mut self.turn.wanted);
+        let outputs = wanted.iter().map(|wanted| self.turn.parser.called(&wanted.call)).collect::<Vec<_>>();
+        if !self.turn.has_end && self.turn.spoke_last && outputs.is_empty() {
+            self.turn.parser.done();
+        }
+        let mut out = self.begin(outputs);
+        if self.turn.prompt.is_some() && !self.turn.has_begun {
+            out.extend(self.turn.parser.start(self.thread.clone()));
+        }
+        self.was_open = self.turn.parser.is_open();
+        self.counted = self.turn.parser.count_from(self.counted);
+        let duration = self.turn.span.length();
+        out.extend(self.turn.parser.end(&Ending { duration, ..ending.clone() }));
+        self.turn = Turn::default();
+        self.turn.parser.runs_in(&self.thread.cwd);
+        out
+    }
+
     /// Reads an item as the printed one that it is. `None` if it has no sense.
-    fn item(&mut self, raw: &RawValue) -> Option<Vec<AgentOutput>> {
+    fn item(&mut self, raw: &RawValue, timestamp: &str) -> Option<Vec<AgentOutput>> {
         self.has_items = true;
         let (mut item, recorded) = (read::<Item<'_>>(raw)?, read::<Recorded<'_>>(raw)?);
         let texts = || recorded.content.iter().map(|part| part.text.as_str()).collect::<String>();
         item.kind = match recorded.kind.as_str() {
-            "UserMessage" => return Some(self.prompt(texts())),
+            "UserMessage" => return Some(self.prompt(texts(), timestamp)),
             "AgentMessage" => {
                 item.text = Some(texts());
                 "agent_message"
@@ -290,45 +417,107 @@ impl Rollout {
                 "collab_tool_call"
             }
             "ContextCompaction" => return Some(Vec::new()),
-            _ => return Some(self.parser.unknown_kind(&format!("item {}", recorded.kind))),
+            _ => return Some(self.turn.parser.unknown_kind(&format!("item {}", recorded.kind))),
         }
         .to_owned();
-        self.wanted.retain(|wanted| !is_part_of(&wanted.call.id, &item.id));
-        self.parser.item("item.completed", item)
+        // A command that was left running may end long after the turn.
+        if self.turn.parser.is_open() {
+            self.turn.span.reach(timestamp);
+        }
+        self.turn.wanted.retain(|wanted| !is_part_of(&wanted.call.id, &item.id));
+        self.turn.parser.item("item.completed", item)
     }
 
-    fn prompt(&mut self, text: String) -> Vec<AgentOutput> {
-        self.spoke_last = false;
-        if self.prompt.as_ref() == Some(&text) {
+    /// Reads the user's prompt. It begins a turn, unless the turn before it still runs: then the user steered it.
+    fn prompt(&mut self, text: String, timestamp: &str) -> Vec<AgentOutput> {
+        self.given = None;
+        if self.turn.prompt.as_ref() == Some(&text) || self.turn.given.take().as_ref() == Some(&text) {
             return Vec::new();
         }
-        self.prompt = Some(text.clone());
-        vec![AgentOutput::Event(Event::user(text))]
+        let has_ended = !self.turn.has_end || !self.turn.parser.is_open();
+        let mut out = match self.turn.has_content && has_ended {
+            true => self.close(&Ending::default()),
+            false => Vec::new(),
+        };
+        let turn = &mut self.turn;
+        turn.span.reach(timestamp);
+        turn.spoke_last = false;
+        turn.has_content = true;
+        if turn.id.is_empty() {
+            timestamp.clone_into(&mut turn.id);
+            turn.started = timestamp.parse().ok();
+        }
+        turn.prompt = Some(text.clone());
+        out.push(AgentOutput::Event(Event::user(text)));
+        out
+    }
+
+    /// Returns the message that the model was given as the prompt, if there are no events to say what the user typed.
+    fn take_given(&mut self) -> Vec<AgentOutput> {
+        match self.given.take().filter(|_| !self.has_events) {
+            Some(Given { text, timestamp }) => {
+                let out = self.prompt(text.clone(), &timestamp);
+                self.turn.given = Some(text);
+                out
+            }
+            None => Vec::new(),
+        }
     }
 
     /// Reads what the model wants, or what it was given for it.
-    fn wanted(&mut self, payload: &Payload<'_>) -> Vec<AgentOutput> {
+    fn response(&mut self, payload: &Payload<'_>, timestamp: &str) -> Vec<AgentOutput> {
+        let texts = |parts: &[Text]| parts.iter().map(|part| part.text.as_str()).collect::<String>();
         match payload.kind.as_str() {
+            "message" if payload.role == "user" => {
+                let out = self.take_given();
+                let own =
+                    payload.content.iter().map(|part| part.text.as_str()).filter(|text| !is_injected(text));
+                let text: String = own.collect();
+                self.given = (!text.is_empty()).then(|| Given { text, timestamp: timestamp.to_owned() });
+                out
+            }
+            "message" if payload.role == "assistant" && !self.has_events => {
+                let mut out = self.take_given();
+                self.turn.span.reach(timestamp);
+                self.turn.spoke_last = true;
+                out.extend(self.turn.parser.agent_message(texts(&payload.content)));
+                out
+            }
+            "reasoning" if !self.has_events => {
+                let mut out = self.take_given();
+                self.turn.span.reach(timestamp);
+                out.extend(self.turn.parser.reasoning(texts(&payload.summary)));
+                out
+            }
             "function_call" | "custom_tool_call" => {
-                self.spoke_last = false;
-                self.wanted.extend(calls(payload));
-                Vec::new()
+                let out = self.take_given();
+                self.turn.span.reach(timestamp);
+                self.turn.spoke_last = false;
+                self.turn.wanted.extend(calls(payload));
+                out
             }
             "function_call_output" | "custom_tool_call_output" => {
+                self.turn.span.reach(timestamp);
                 let text = payload.output.map(output_text).unwrap_or_default();
+                let Turn { parser, wanted, .. } = &mut self.turn;
                 // If the item still comes, its events were returned already.
-                self.parser.finish(&payload.call_id);
+                parser.finish(&payload.call_id);
                 let is_answered = |wanted: &mut Wanted| is_part_of(&wanted.call.id, &payload.call_id);
-                let answered: Vec<Wanted> = self.wanted.extract_if(.., is_answered).collect();
+                let answered: Vec<Wanted> = wanted.extract_if(.., is_answered).collect();
                 let events_of = |Wanted { call, shown }: Wanted| {
                     let answer = answer(&call.tool, &text, shown);
-                    [self.parser.called(&call), self.parser.answered(&call.id, answer)]
+                    [parser.called(&call), parser.answered(&call.id, answer)]
                 };
                 answered.into_iter().flat_map(events_of).collect()
             }
             _ => Vec::new(),
         }
     }
+}
+
+fn is_injected(text: &str) -> bool {
+    let text = text.trim_start();
+    INJECTED.iter().any(|tag| text.starts_with(tag))
 }
 
 fn agent_state(raw: &RawValue) -> Option<AgentState> {

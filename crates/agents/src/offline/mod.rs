@@ -36,7 +36,7 @@ pub use answer::answer;
 pub struct Offline;
 
 /// The name in the registry and in events.
-const NAME: &str = "offline";
+const NAME: &str = azureal_core::agent::OFFLINE_AGENT;
 
 /// The hidden command that the program is started with, followed by the name of a [`Persona`].
 pub const SUBCOMMAND: &str = "__offline";

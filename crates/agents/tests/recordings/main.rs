@@ -13,6 +13,7 @@
 mod cases;
 mod cuts;
 mod mutated;
+mod natives;
 mod random;
 mod records;
 mod render;

@@ -92,7 +92,8 @@ fn only_the_users_own_prompts_are_user_messages() {
             .iter()
             .filter(|output| matches!(output, AgentOutput::Event(Event::UserMessage(_))))
             .collect::<Vec<_>>();
-        assert!(prompts.len() <= 1, "{} has one prompt: {prompts:#?}", case.name);
+        let most = if case.name.contains("resumed") { 2 } else { 1 };
+        assert!(prompts.len() <= most, "{} has other prompts: {prompts:#?}", case.name);
     }
 }
 

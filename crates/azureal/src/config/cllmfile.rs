@@ -9,6 +9,7 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 use serde_saphyr::{Error as Failed, Location, MessageFormatter, Spanned, UserMessageFormatter};
 
 use super::node::{ConfigPosition, Entry, Node, Problem, Value};
+use super::plain_scalar;
 
 /// The deepest nesting of a file.
 const DEPTH: usize = 32;
@@ -26,7 +27,7 @@ pub(super) fn parse(text: &str) -> Result<Node, Problem> {
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 4 * NODES },
         with_snippet: false,
     };
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+    let parsed: Parsed = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let place = error.location().map_or(ConfigPosition::START, ConfigPosition::from);
         let mut cause = &error;
         while let Failed::AliasError { error, .. } | Failed::WithSnippet { error, .. } = cause {
@@ -42,7 +43,8 @@ pub(super) fn parse(text: &str) -> Result<Node, Problem> {
             other => UserMessageFormatter.format_message(other).replace('\n', ", "),
         };
         Problem::new(place, format!("this YAML cannot be read: {message}"))
-    })
+    })?;
+    Ok(parsed.node(text))
 }
 
 impl From<Location> for ConfigPosition {
@@ -52,14 +54,91 @@ impl From<Location> for ConfigPosition {
     }
 }
 
-impl<'de> Deserialize<'de> for Node {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let spanned = Spanned::<Value>::deserialize(deserializer)?;
-        Ok(Self { value: spanned.value, place: spanned.referenced.into() })
+/// A value and its places.
+struct Parsed(Spanned<ParsedValue>);
+
+enum ParsedValue {
+    /// As the parser understands it.
+    Scalar(Value),
+    List(Vec<Parsed>),
+    Table(Vec<(Spanned<String>, Parsed)>),
+}
+
+impl Parsed {
+    /// Returns the value as cllm understands it.
+    fn node(self, source: &str) -> Node {
+        let Spanned { value, referenced, defined, .. } = self.0;
+        let value = match value {
+            ParsedValue::Scalar(scalar) => scalar_value(scalar, defined, source),
+            ParsedValue::List(items) => {
+                Value::List(items.into_iter().map(|item| item.node(source)).collect())
+            }
+            ParsedValue::Table(entries) => Value::Table(
+                entries
+                    .into_iter()
+                    .map(|(key, value)| Entry {
+                        place: key.referenced.into(),
+                        key: key.value,
+                        node: value.node(source),
+                    })
+                    .collect(),
+            ),
+        };
+        Node { value, place: referenced.into() }
     }
 }
 
-impl<'de> Deserialize<'de> for Value {
+/// Reads a scalar by the rules of cllm's parser, which are those of YAML 1.1: `0644` is 420, and `y` is a text.
+fn scalar_value(scalar: Value, place: Location, source: &str) -> Value {
+    let span = place.span();
+    let (Some(start), Some(length)) = (span.byte_offset(), span.byte_len()) else {
+        return scalar;
+    };
+    let (start, length) =
+        (usize::try_from(start).unwrap_or(usize::MAX), usize::try_from(length).unwrap_or(0));
+    let end = start.saturating_add(length);
+    let (Some(before), Some(written)) = (source.get(..start), source.get(start..end)) else {
+        return scalar;
+    };
+    let is_last = source.trim_end().len() <= end && !source.ends_with(['\n', ' ', '\t']);
+    match (scalar, written.bytes().next()) {
+        (scalar, Some(b'"' | b'\'')) => scalar,
+        // A block. That parser adds no newline that is not in the file.
+        (Value::Text(mut text), _) if text.ends_with('\n') => {
+            if is_last {
+                text.pop();
+            }
+            Value::Text(text)
+        }
+        (scalar, _) if has_tag(before) || is_block(before, written) => scalar,
+        (_, _) => plain_scalar::resolve(written.trim()),
+    }
+}
+
+/// Returns whether a scalar has several lines, or is in the line after a `|` or `>`.
+fn is_block(before: &str, written: &str) -> bool {
+    let header = before.trim_end_matches([' ', '\t']).strip_suffix('\n').unwrap_or_default();
+    let header = header.lines().next_back().unwrap_or_default();
+    let header = header.split_once(" #").map_or(header, |(header, _)| header);
+    let word = header.split_whitespace().next_back().unwrap_or_default();
+    written.contains('\n') || written.starts_with(['|', '>']) || word.starts_with(['|', '>'])
+}
+
+/// Returns whether the text before a scalar ends with a tag, such as `!!str`, which says what the scalar is.
+fn has_tag(before: &str) -> bool {
+    let mut words = before.rsplit(|c: char| c.is_whitespace()).filter(|word| !word.is_empty());
+    let word = words.next().unwrap_or_default();
+    let word = if word.starts_with('&') { words.next().unwrap_or_default() } else { word };
+    word.starts_with('!')
+}
+
+impl<'de> Deserialize<'de> for Parsed {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Spanned::deserialize(deserializer).map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ParsedValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(AnyValue)
     }
@@ -69,49 +148,114 @@ impl<'de> Deserialize<'de> for Value {
 struct AnyValue;
 
 impl<'de> Visitor<'de> for AnyValue {
-    type Value = Value;
+    type Value = ParsedValue;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
     }
 
-    fn visit_unit<E: Error>(self) -> Result<Value, E> {
-        Ok(Value::Nothing)
+    fn visit_unit<E: Error>(self) -> Result<ParsedValue, E> {
+        Ok(ParsedValue::Scalar(Value::Nothing))
     }
 
-    fn visit_bool<E: Error>(self, is_on: bool) -> Result<Value, E> {
-        Ok(Value::Switch(is_on))
+    fn visit_bool<E: Error>(self, is_on: bool) -> Result<ParsedValue, E> {
+        Ok(ParsedValue::Scalar(Value::Switch(is_on)))
     }
 
-    fn visit_i64<E: Error>(self, number: i64) -> Result<Value, E> {
-        Ok(Value::Integer(number))
+    fn visit_i64<E: Error>(self, number: i64) -> Result<ParsedValue, E> {
+        Ok(ParsedValue::Scalar(Value::Integer(number)))
     }
 
-    fn visit_u64<E: Error>(self, number: u64) -> Result<Value, E> {
-        Ok(i64::try_from(number).map_or(Value::Other("a number that is too large"), Value::Integer))
+    fn visit_u64<E: Error>(self, number: u64) -> Result<ParsedValue, E> {
+        Ok(ParsedValue::Scalar(
+            i64::try_from(number).map_or_else(|_| Value::Text(number.to_string()), Value::Integer),
+        ))
     }
 
-    fn visit_f64<E: Error>(self, number: f64) -> Result<Value, E> {
-        Ok(if number.is_finite() { Value::Fraction(number) } else { Value::Other("a number without end") })
+    fn visit_f64<E: Error>(self, number: f64) -> Result<ParsedValue, E> {
+        Ok(ParsedValue::Scalar(plain_scalar::fraction(number)))
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
-        Ok(Value::Text(text.to_owned()))
+    fn visit_str<E: Error>(self, text: &str) -> Result<ParsedValue, E> {
+        Ok(ParsedValue::Scalar(Value::Text(text.to_owned())))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut nodes = Vec::new();
-        while let Some(node) = items.next_element()? {
-            nodes.push(node);
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<ParsedValue, A::Error> {
+        let mut parsed = Vec::new();
+        while let Some(item) = items.next_element()? {
+            parsed.push(item);
         }
-        Ok(Value::List(nodes))
+        Ok(ParsedValue::List(parsed))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut items: A) -> Result<ParsedValue, A::Error> {
         let mut entries = Vec::new();
-        while let Some((key, node)) = items.next_entry::<Spanned<String>, Node>()? {
-            entries.push(Entry { place: key.referenced.into(), key: key.value, node });
+        while let Some(entry) = items.next_entry()? {
+            entries.push(entry);
         }
-        Ok(Value::Table(entries))
+        Ok(ParsedValue::Table(entries))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value_of(text: &str) -> Value {
+        let Value::Table(entries) = parse(text).unwrap().value else { panic!("{text}") };
+        entries.into_iter().next().unwrap().node.value
+    }
+
+    #[test]
+    fn a_scalar_is_what_it_is_in_cllm() {
+        let text = |text: &str| Value::Text(text.to_owned());
+        for (written, expected) in [
+            ("0644", Value::Integer(420)),
+            ("007", Value::Integer(7)),
+            ("08", text("08")),
+            ("-010", Value::Integer(-8)),
+            ("y", text("y")),
+            ("No", Value::Switch(false)),
+            ("1e3", text("1e3")),
+            ("0o17", text("0o17")),
+            ("100000000000000000000", text("100000000000000000000")),
+            ("12:30", Value::Integer(750)),
+            ("\"0644\"", text("0644")),
+            ("'y'", text("y")),
+            ("!!str 0644", text("0644")),
+            ("&a 0644", Value::Integer(420)),
+            ("&a !!str 0644", text("0644")),
+            ("0644 # octal", Value::Integer(420)),
+            ("two\n  lines", text("two lines")),
+            ("~", Value::Nothing),
+            ("", Value::Nothing),
+        ] {
+            assert_eq!(value_of(&format!("A: {written}\n")), expected, "{written}");
+        }
+        let aliased = parse("A: &mode 0644\nB: *mode\nC: [*mode, y]\n").unwrap();
+        let Value::Table(entries) = aliased.value else { panic!() };
+        assert_eq!(entries[1].node.value, Value::Integer(420));
+        let Value::List(items) = &entries[2].node.value else { panic!() };
+        assert_eq!((&items[0].value, &items[1].value), (&Value::Integer(420), &text("y")));
+        assert_eq!(items[1].place, ConfigPosition { line: 3, column: 12 });
+    }
+
+    #[test]
+    fn a_block_at_the_end_of_a_file_gets_no_newline() {
+        assert_eq!(value_of("A: |-\n  0644\n"), Value::Text("0644".to_owned()));
+        assert_eq!(value_of("A: >-\n  y\nB: 1"), Value::Text("y".to_owned()));
+        for (written, expected) in [
+            ("A: |\n  x\n  y", "x\ny"),
+            ("A: >\n  x\n  y", "x y"),
+            ("A: |+\n  x", "x"),
+            ("A: |-\n  x", "x"),
+            ("A: |-\n  0644", "0644"),
+            ("A: >2- # mode\n  0644", "0644"),
+            ("A: |\n  x\n", "x\n"),
+            ("A: |\n  x\n  ", "x\n"),
+            ("A: |\n  x\nB: 1", "x\n"),
+        ] {
+            assert_eq!(value_of(written), Value::Text(expected.to_owned()), "{written:?}");
+        }
     }
 }

@@ -42,6 +42,9 @@ pub fn describe(file: &ConfigFile) -> String {
     if let Some(size) = &settings.changes_size {
         text.push_str(&format!("  size of all snapshots: {} MB\n", size.value / 1_000_000));
     }
+    if let Some(recall) = &settings.recall {
+        text.push_str(&format!("  recall for agents: {}\n", recall.value));
+    }
     if let Some(patterns) = &settings.redact_patterns {
         for pattern in &patterns.value {
             text.push_str(&format!("  redact pattern: {}\n", visible_line(pattern)));

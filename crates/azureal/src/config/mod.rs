@@ -6,17 +6,21 @@
 
 mod azufig;
 pub(crate) mod bounded;
+mod cllm_name;
 mod cllmfile;
 mod describe;
 mod file;
+mod jinja;
 mod node;
 mod overrides;
 pub mod owner;
+mod plain_scalar;
 mod settings;
 mod template;
 pub mod trust;
 mod ui;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -25,11 +29,13 @@ use azureal_core::{ContextCommand, Redactor, Threshold};
 use azureal_engine::OutputLimit;
 use tracing::{debug, info};
 
+pub use self::cllm_name::CLLM_CONFIG;
 pub use self::describe::{describe, terms};
 pub use self::file::ConfigFile;
 pub use self::settings::{Caching, KeepOriginals, Variable, permission_name, seconds};
 pub use self::ui::{ConfiguredKeys, ThemeChoice, Ui};
 
+use self::cllm_name::CllmName;
 use self::file::{Detail, Format};
 use self::overrides::{Override, Overrides};
 use self::settings::{Located, Settings};
@@ -146,18 +152,17 @@ impl Config {
     }
 
     fn read(worktree: &Path, environment: Environment, detail: Detail) -> Result<Self, Error> {
+        let cllm = CllmName::of(&environment)?;
+        let (cllmfile, hidden) = (cllm.file(), format!(".cllm/{}", cllm.file()));
         let own: Vec<(PathBuf, Format)> = [
             (environment.configuration().map(|folder| folder.join("azufig.toml")), Format::Azufig),
-            (environment.home().map(|home| home.join(".cllm/Cllmfile.yml")), Format::Cllmfile),
+            (environment.home().map(|home| home.join(&hidden)), Format::Cllmfile),
         ]
         .into_iter()
         .filter_map(|(path, format)| Some((path?, format)))
         .collect();
-        let of_project = [
-            (AZUFIG, Format::Azufig),
-            ("Cllmfile.yml", Format::Cllmfile),
-            (".cllm/Cllmfile.yml", Format::Cllmfile),
-        ];
+        let of_project =
+            [(AZUFIG, Format::Azufig), (&*cllmfile, Format::Cllmfile), (&*hidden, Format::Cllmfile)];
         let mut files = Vec::new();
         for (name, format) in of_project {
             let path = worktree.join(name);
@@ -168,6 +173,11 @@ impl Config {
         }
         for (path, format) in own {
             files.extend(ConfigFile::of_user(path, format)?);
+        }
+        if files.iter().all(|file| file.format != Format::Cllmfile)
+            && let Some(error) = cllm.missing(worktree, &environment)
+        {
+            return Err(error);
         }
         let overrides = Overrides::of(&environment)?;
         let worktree = worktree.to_owned();
@@ -195,6 +205,11 @@ impl Config {
     /// Returns the files that were found, the nearest first.
     pub fn files(&self) -> &[ConfigFile] {
         &self.files
+    }
+
+    /// Returns the names of the configurations of cllm that are here, in the project and in the user's home.
+    pub fn cllm_names(&self) -> BTreeSet<String> {
+        cllm_name::names(&self.worktree, &self.environment)
     }
 
     /// Returns the files of the project that say something, which is what trust is about.
@@ -265,6 +280,16 @@ impl Config {
     /// Finds the largest size of all snapshots of the project.
     pub fn find_changes_size(&self) -> Option<ConfiguredValue<'_, u64>> {
         self.first(|settings| settings.changes_size.as_ref())
+    }
+
+    /// Returns whether agents can look things up in the stored sessions.
+    pub fn recall(&self) -> bool {
+        self.find_recall().is_some_and(|found| *found.value)
+    }
+
+    /// Finds whether agents can look things up in the stored sessions.
+    pub fn find_recall(&self) -> Option<ConfiguredValue<'_, bool>> {
+        self.first(|settings| settings.recall.as_ref())
     }
 
     /// Returns whether histories are sent to Claude Code for the provider's prompt cache.
@@ -549,6 +574,38 @@ mod tests {
     /// A list of one command, in cllm's format.
     fn theirs(name: &str) -> String {
         format!("context_commands:\n  - name: {name}\n    command: \"true\"\n")
+    }
+
+    #[test]
+    fn a_named_configuration_of_cllm_replaces_the_one_without_a_name() {
+        let files = [
+            ("p/Cllmfile.yml", theirs("plain")),
+            ("p/review.Cllmfile.yml", theirs("top review")),
+            ("p/.cllm/review.Cllmfile.yml", "default_system_message: hidden review\n".to_owned()),
+            ("p/.cllm/debug.Cllmfile.yml", theirs("debug")),
+            ("h/.cllm/mine.Cllmfile.yml", theirs("mine")),
+            ("h/.cllm/Cllmfile.yml", "default_system_message: own\n".to_owned()),
+        ];
+        let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
+        let folders = Folders::new(&files);
+        assert_eq!(names(&folders.trusted(&[])), ["plain"]);
+        let review = folders.trusted(&[(CLLM_CONFIG, "review")]);
+        assert_eq!(names(&review), ["top review"]);
+        assert_eq!(review.default_system_message().as_deref(), Some("hidden review"));
+        assert_eq!(names(&folders.trusted(&[(CLLM_CONFIG, "mine")])), ["mine"]);
+        assert_eq!(review.cllm_names(), ["debug", "mine", "review"].map(str::to_owned).into());
+        // Trust in one is no trust in another.
+        assert_eq!(names(&folders.read("p", &[(CLLM_CONFIG, "debug")])), [""; 0]);
+        let read = |name: &str| {
+            let home = folders.path("h");
+            let variables = [("HOME", home.to_str().unwrap()), (CLLM_CONFIG, name)];
+            Config::read(&folders.path("p"), Environment::from(&variables[..]), Detail::Content).unwrap_err()
+        };
+        let missing = read("reveiw");
+        assert_eq!(missing.message(), "there is no configuration `reveiw` of cllm; did you mean `review`?");
+        for name in ["../p/review", ".hidden", "a/b"] {
+            assert_eq!(read(name).kind(), "usage", "{name}");
+        }
     }
 
     #[test]

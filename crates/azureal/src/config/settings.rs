@@ -39,6 +39,7 @@ pub(super) struct Settings {
     pub(super) redact_patterns: Option<Located<Vec<String>>>,
     pub(super) record_changes: Option<Located<bool>>,
     pub(super) changes_size: Option<Located<u64>>,
+    pub(super) recall: Option<Located<bool>>,
     pub(super) variables: Vec<(String, Located<Variable>)>,
     pub(super) context_commands: Option<Vec<Located<ContextCommand>>>,
     pub(super) ui: UiSettings,
@@ -129,7 +130,7 @@ impl Settings {
 
     /// Reads our own format, in which every key must be known: a misspelt one would have no effect, silently.
     pub(super) fn of_azufig(root: &Node, owner: Owner) -> Result<Self, Problem> {
-        const KEYS: [&str; 13] = [
+        const KEYS: [&str; 14] = [
             "agent",
             "model",
             "default_system_message",
@@ -138,6 +139,7 @@ impl Settings {
             "compaction",
             "originals",
             "changes",
+            "recall",
             "redact",
             "variables",
             "context_commands",
@@ -155,6 +157,7 @@ impl Settings {
                 "compaction" => settings.threshold = threshold(node)?,
                 "originals" => settings.take_originals(*place, node, owner)?,
                 "changes" => settings.take_changes(node)?,
+                "recall" => settings.take_recall(*place, node, owner)?,
                 "ui" => settings.ui.take(*place, node, owner)?,
                 "keys" => settings.ui.take_keys(*place, node, owner)?,
                 "redact" => settings.redact_patterns = redact_patterns(node, *place, owner)?,
@@ -216,6 +219,22 @@ impl Settings {
             match key.as_str() {
                 "enabled" => self.record_changes = Some(located(*place, node.switch(key)?)),
                 "max_size" => self.changes_size = Some(located(*place, size(node)?)),
+                _ => return Err(Problem::new(*place, unknown(key, &KEYS))),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes whether agents can look things up in the stored sessions. A project cannot decide that they read other sessions.
+    fn take_recall(&mut self, place: ConfigPosition, node: &Node, owner: Owner) -> Result<(), Problem> {
+        const KEYS: [&str; 1] = ["enabled"];
+        if owner == Owner::Project {
+            let message = "a project's file cannot have `[recall]`; set it in your own azufig.toml";
+            return Err(Problem::new(place, message));
+        }
+        for Entry { key, place, node } in node.table("recall")? {
+            match key.as_str() {
+                "enabled" => self.recall = Some(located(*place, node.switch(key)?)),
                 _ => return Err(Problem::new(*place, unknown(key, &KEYS))),
             }
         }

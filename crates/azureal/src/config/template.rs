@@ -10,6 +10,7 @@ use std::thread;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, ErrorKind, UndefinedBehavior, Value};
 
+use super::jinja;
 use super::settings::{Variable, nearest};
 use crate::environment::Environment;
 use crate::error::{Error, quoted};
@@ -133,15 +134,21 @@ fn with_room(template: &str, variables: &Variables<'_>) -> Result<String, Error>
 
 fn render(template: &str, variables: &Variables<'_>) -> Result<String, Error> {
     let environment = engine();
+    let asked = names_in(template);
     let template = environment.template_from_str(template).map_err(|error| unusable(&error))?;
-    let asked = template.undeclared_variables(false);
-    let values: BTreeMap<String, Value> =
-        asked.iter().filter_map(|name| Some((name.clone(), variables.find(name)?))).collect();
+    let values: BTreeMap<&str, Value> =
+        asked.iter().filter_map(|name| Some((*name, variables.find(name)?))).collect();
     template.render(Value::from(values)).map_err(|error| {
         // An error names the variable that it is about, and there is no other way to learn it.
-        let names = |name: &&String| error.to_string().contains(&format!("`{name}` is undefined"));
+        let names = |name: &&&str| error.to_string().contains(&format!("`{name}` is undefined"));
         asked.iter().find(names).map_or_else(|| unusable(&error), |name| variables.missing(name))
     })
+}
+
+/// Returns every word of a template that could be a variable. The engine's own list lacks those in a slice, `{{ A[:3] }}`.
+fn names_in(template: &str) -> BTreeSet<&str> {
+    let words = template.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+    words.filter(|word| word.starts_with(|c: char| c.is_alphabetic() || c == '_')).collect()
 }
 
 fn engine() -> minijinja::Environment<'static> {
@@ -155,6 +162,7 @@ fn engine() -> minijinja::Environment<'static> {
     environment.set_fuel(Some(STEPS));
     environment.set_debug(true);
     environment.add_filter("shellquote", |value: String| shell_quoted(&value));
+    jinja::add_to(&mut environment);
     environment
 }
 
@@ -162,6 +170,9 @@ fn unusable(error: &minijinja::Error) -> Error {
     let detail = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
     let message = match error.kind() {
         ErrorKind::OutOfFuel => format!("the template does not come to an end in {STEPS} steps"),
+        ErrorKind::InvalidOperation if detail.contains("% operator") => {
+            "`%` is only for numbers; write \"%s\" | format(NAME)".to_owned()
+        }
         _ => format!("the template cannot be filled in: {detail}"),
     };
     Error::new("template", message).with_hint(

@@ -37,9 +37,9 @@ pub struct UndoQuestion {
     pub session: SessionId,
     /// The number of the turn.
     pub turn: usize,
-    /// The number of files that get their earlier content.
+    /// The number of files that get their earlier content; by a forced undo, if it needs the user's force.
     pub restored: usize,
-    /// The number of files that are deleted.
+    /// The number of files that are deleted; by a forced undo, if it needs the user's force.
     pub deleted: usize,
     /// The reasons why the undo needs the user's force; empty if it does not.
     pub obstacles: Vec<String>,
@@ -62,14 +62,16 @@ impl FileChanges {
 impl UndoQuestion {
     fn of(of: ChangesOf, planned: &PlannedUndo) -> Self {
         let PlannedUndo { changes, plan, .. } = planned;
-        let count = |action| plan.files.iter().filter(|file| file.action == action).count();
+        let obstacles = planned.obstacles();
+        let files = if obstacles.is_empty() { &plan.files } else { &plan.forced };
+        let count = |action| files.iter().filter(|file| file.action == action).count();
         Self {
             of,
             session: changes.session,
             turn: changes.turn,
             restored: count(UndoAction::Restore),
             deleted: count(UndoAction::Delete),
-            obstacles: planned.obstacles(),
+            obstacles,
             conflicts: plan.conflicts.iter().map(conflict_line).collect(),
         }
     }
@@ -105,9 +107,10 @@ impl Shared {
 
     /// Looks at what an undo does.
     pub(super) fn plan_undo(&self, session: SessionId, of: ChangesOf) -> Result<UndoQuestion, Error> {
+        // First: an undo that was interrupted is an event of a session.
+        let found = block_on(self.workspace.recover())?;
         let record = block_on(self.workspace.store.get(session))?;
         let changes = block_on(self.workspace.turn_changes(&record, of))?;
-        let found = block_on(self.workspace.recover())?;
         let planned = block_on(self.workspace.plan_undo(changes, &found))?;
         Ok(UndoQuestion::of(of, &planned))
     }
@@ -119,9 +122,9 @@ impl Shared {
         shown: &UndoQuestion,
         force: bool,
     ) -> Result<String, Error> {
+        let found = block_on(self.workspace.recover())?;
         let record = block_on(self.workspace.store.get(session))?;
         let changes = block_on(self.workspace.turn_changes(&record, shown.of))?;
-        let found = block_on(self.workspace.recover())?;
         let planned = block_on(self.workspace.plan_undo(changes, &found))?;
         if UndoQuestion::of(shown.of, &planned) != *shown {
             return Err(Error::refused(
@@ -145,7 +148,7 @@ impl Shared {
         self.look_at(".diff", |file| {
             let mut out = VisibleLines::new(file);
             out.write_all(summary.as_bytes())?;
-            out.write_all(diff.text.as_bytes())?;
+            out.write_all(diff.text().as_bytes())?;
             if diff.left_out > 0 {
                 writeln!(out, "\nThe diff is cut: {} bytes more.", diff.left_out)?;
             }

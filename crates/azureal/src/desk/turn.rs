@@ -72,6 +72,8 @@ impl Turn {
     /// Runs the turn. Returns why it is not stored, and whether the prompt was sent.
     fn submit(&self) -> (Option<Error>, bool) {
         self.shared.wait_for_recovery();
+        // Another process may have been killed since. The agent should know of the undo.
+        self.shared.workspace.recover_undo_before_turn();
         let prompt = Prompt::new(self.target.clone(), self.prompt.clone());
         let submitted = self.shared.workspace.submit(&self.shared.config(), prompt, self.settings.clone());
         let mut handle = match submitted {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use azureal_core::agent::{Permission, Program};
+use azureal_core::agent::{Permission, Program, RecallServer};
 use azureal_core::{Event, Keep, PAGE_EVENTS, Page, Seq, SessionRecord, SessionStore, StoredEvent};
 use azureal_engine::{CompactionOptions, RecordChanges, TurnOptions, TurnStart};
 use futures_executor::block_on;
@@ -46,6 +46,8 @@ pub(super) struct Planner {
     pub(super) directory: PathBuf,
     pub(super) config: Arc<Config>,
     pub(super) settings: TurnSettings,
+    /// The server that agents look things up with, if the store can be reached by another process.
+    pub(super) recall: Option<RecallServer>,
 }
 
 impl Planner {
@@ -84,9 +86,15 @@ impl Planner {
                 Some(false) => RecordChanges::Off,
                 None => RecordChanges::On,
             },
+            recall: self.recall.clone().filter(|_| config.recall() && !settings.is_ephemeral),
             model,
             ..TurnOptions::new(agent, program)
         };
+        if config.recall() && options.recall.is_none() && !settings.is_ephemeral {
+            options.notices.push(
+                "no recall in this turn: agents are not told how to reach a store on a server".to_owned(),
+            );
+        }
         if is_fallback {
             let why =
                 "no agent is installed, so the built-in offline agent answers; it has no model behind it";

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr;
 
-use crate::environment::environment;
+use crate::environment::CllmConfig;
 use crate::failure::Failure;
 use crate::output::{Output, bytes_text, warn};
 use crate::trust_question::note_ignored;
@@ -28,7 +28,8 @@ const SHOWN: usize = 60;
 /// Files, the nearest first, at the top of the worktree: `.azureal/azufig.toml`, then cllm's `Cllmfile.yml` and
 /// `.cllm/Cllmfile.yml`; and of your own: `~/.config/azureal/azufig.toml`, `~/.cllm/Cllmfile.yml`. The
 /// nearest file that sets a value takes precedence. Variables are merged by name. A list of context commands replaces
-/// that of a farther file of the same kind; the list of `azufig.toml` comes before that of `Cllmfile.yml`.
+/// that of a farther file of the same kind; the list of `azufig.toml` comes before that of `Cllmfile.yml`. `--cllm-config review`,
+/// or `AZUREAL_CLLM_CONFIG=review` in the environment, reads cllm's `review.Cllmfile.yml` in place of `Cllmfile.yml`.
 ///
 /// The command line takes precedence over the environment variables `AZUREAL_AGENT`, `AZUREAL_MODEL`, `AZUREAL_PERMISSION` and
 /// `AZUREAL_TIMEOUT`, and those over the files.
@@ -49,19 +50,27 @@ pub(crate) struct Args {
     /// Write a `.azureal/azufig.toml` with every key explained; an existing file is not changed
     #[arg(long)]
     init: bool,
+    #[command(flatten)]
+    cllm: CllmConfig,
 }
 
 pub(crate) fn run(args: &Args, project: &Project, out: &mut Output) -> Result<(), Failure> {
     if args.init {
         return init(&project.directory().join(AZUFIG), out);
     }
-    let config = Config::load_to_show(project, &environment())?;
+    let config = Config::load_to_show(project, &args.cllm.environment())?;
     let layout = StoreLayout::of(&project.store_path());
     let report = Report::of(&config, &layout);
     if out.is_json() {
         out.json(&report)?;
     } else {
         print(&config, &report, out)?;
+        if !report.cllm_configs.is_empty() {
+            let names: Vec<String> =
+                report.cllm_configs.iter().map(|name| visible_line(name).into_owned()).collect();
+            let names = names.join(", ");
+            out.line(&format!("\nNamed configurations of cllm: {names}. `--cllm-config NAME` uses one."))?;
+        }
         if let Err(why) = &layout.second_name {
             out.line(&format!("\nThe store has no second name in a git directory: {why}"))?;
         }
@@ -109,6 +118,7 @@ struct Report {
     record_changes: Setting,
     /// In bytes.
     changes_max_size: Setting,
+    recall: Setting,
     #[serde(skip_serializing_if = "Option::is_none")]
     redact_patterns: Option<Setting>,
     ui: UiLine,
@@ -116,6 +126,8 @@ struct Report {
     variables: Vec<VariableLine>,
     context_commands: Vec<CommandLine>,
     files: Vec<FileLine>,
+    /// The named configurations of cllm.
+    cllm_configs: Vec<String>,
     store: StoreLine,
 }
 
@@ -291,6 +303,10 @@ impl Report {
                 value: json!(config.changes_size()),
                 ..Setting::of(config.find_changes_size(), |size| json!(size))
             },
+            recall: Setting {
+                value: json!(config.recall()),
+                ..Setting::of(config.find_recall(), |recall| json!(recall))
+            },
             redact_patterns: config
                 .find_redact_patterns()
                 .map(|found| Setting::of(Some(found), |patterns| json!(patterns))),
@@ -320,6 +336,7 @@ impl Report {
                 .collect(),
             context_commands: config.find_context_commands().iter().map(command_line).collect(),
             files: config.files().iter().map(|file| file_line(config, file)).collect(),
+            cllm_configs: config.cllm_names().into_iter().collect(),
         }
     }
 }
@@ -430,6 +447,10 @@ fn print(config: &Config, report: &Report, out: &mut Output) -> Result<(), Failu
     }
     if let Some(found) = config.find_changes_size() {
         rows.push(Row::new("size of changes", &bytes_text(*found.value), &report.changes_max_size.source));
+    }
+    if let Some(found) = config.find_recall() {
+        let value = if *found.value { "yes" } else { "no" };
+        rows.push(Row::new("recall", value, &report.recall.source));
     }
     if let Some(found) = config.find_claude_cache() {
         rows.push(Row::new("claude cache", found.value.name(), &report.claude_cache.source));

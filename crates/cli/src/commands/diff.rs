@@ -1,8 +1,11 @@
+use std::io::Write as _;
+
 use azureal::Workspace;
 use azureal::changes::{ChangesOf, TurnChanges};
 use azureal::sessions::{called, resolve_to_read};
 use azureal_core::{visible, visible_line};
 use azureal_engine::Recovered;
+use azureal_snapshots::{Diff, Patch};
 use serde_json::json;
 
 use super::SessionToRead;
@@ -14,7 +17,8 @@ use crate::output::{Output, Paint, bytes_text, counted, warn};
 /// The changes of the last turn that has any, or of `--turn N`, as a unified diff. They are what happened to the files of the worktree
 /// while the turn ran, whatever did it: an edit of the agent, a command, or you. Files that git ignores are left out.
 ///
-/// Changes are recorded in a git repository, in the git directory; the repository itself is not touched.
+/// Changes are recorded in a git repository, in the git directory; the repository itself is not touched. Piped, the diff has the
+/// contents of binary files too: `azureal diff S3 | git apply -R` works.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -55,7 +59,7 @@ pub(crate) async fn run(
             "late": changes.late,
             "skipped": changes.skipped,
             "undone": changes.undone_by.is_some(),
-            "diff": diff.map(|diff| diff.text),
+            "diff": diff.as_ref().map(Diff::text),
         }));
     }
     let paint = out.paint();
@@ -63,25 +67,35 @@ pub(crate) async fn run(
         out.line(&paint.heading(&heading(&called(&record), &changes)))?;
         return print_files(&changes, out);
     }
-    let diff = place.diff(&changes)?;
     if !out.is_terminal() {
         // As git prints it: another program may apply it.
-        out.text(&diff.text)?;
-    } else {
-        out.begin_pager()?;
-        out.line(&paint.heading(&heading(&called(&record), &changes)))?;
-        let mut is_header = false;
-        for line in diff.text.lines() {
-            // Lines of a file begin with another character.
-            is_header = line.starts_with("diff --git ") || (is_header && !line.starts_with('@'));
-            out.line(&painted(paint, line, is_header))?;
+        let Patch { bytes, left_out, not_stored } = place.patch(&changes)?;
+        out.write_all(&bytes)?;
+        if not_stored > 0 {
+            let files = counted(not_stored as u64, "file");
+            warn(&format!("{files} left out: too large or unreadable, not recorded; `--stat` shows all"));
         }
-        out.end_pager()?;
+        warn_of_cut(left_out);
+        return Ok(());
     }
-    if diff.left_out > 0 {
-        warn(&format!("the diff is cut: {} more", bytes_text(diff.left_out)));
+    let diff = place.diff(&changes)?;
+    out.begin_pager()?;
+    out.line(&paint.heading(&heading(&called(&record), &changes)))?;
+    let mut is_header = false;
+    for line in diff.text().lines() {
+        // Lines of a file begin with another character.
+        is_header = line.starts_with("diff --git ") || (is_header && !line.starts_with('@'));
+        out.line(&painted(paint, line, is_header))?;
     }
+    out.end_pager()?;
+    warn_of_cut(diff.left_out);
     Ok(())
+}
+
+fn warn_of_cut(left_out: u64) {
+    if left_out > 0 {
+        warn(&format!("the diff is cut: {} more", bytes_text(left_out)));
+    }
 }
 
 /// Returns the line above the changes of a turn.

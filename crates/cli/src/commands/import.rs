@@ -1,41 +1,74 @@
 use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use azureal::Workspace;
 use azureal::exchange::{
     ImportFormat, ImportOptions, ImportOutcome, ImportPaths, ImportReport, ImportStep, IncomingSession,
 };
+use azureal::native::{self, NativeScope, NativeSessions, NativeSource};
 use azureal::sessions::called;
 use azureal_core::{SessionId, SessionRecord, visible_line};
-use clap::ValueEnum;
+use clap::builder::PossibleValuesParser;
+use clap::{ValueEnum, ValueHint};
 
+use super::import_native;
 use crate::failure::Failure;
 use crate::output::{Output, counted, warn};
+use crate::spinner::Spinner;
 
-/// Import sessions of other programs and stores
+/// Import sessions of agents, other programs and other stores
 ///
-/// The format of a file is detected from its content. Of a folder, every file that can be imported is. Files are only
-/// read.
+/// `--from` finds the sessions that an agent's program keeps itself, such as Claude Code, and imports those of this
+/// project: the ones that ran in any of its worktrees. With `--all-projects`, each session goes into the store of the
+/// project that it ran in. A PATH is a file or a folder; the format of a file is detected from its content. Of a folder,
+/// every file that can be imported is. Files are only read.
 ///
-/// Importing the same session again changes nothing. If it has grown, azureal adds what is new. If it was also continued
-/// here, it becomes a new session; with a UUID, which exports and stores of azureal have, a fork of the one here. A
-/// session that was cleared here gets its events back. If another session has its name, it is named `NAME-2`. Data
-/// that cannot be imported unchanged is reported on standard error.
+/// Importing again adds only what is new: a session that has grown gets its new turns. If it was also continued here,
+/// the new turns go into a fork of it, so that nothing is mixed. Sessions that azureal itself ran are left out. A session
+/// that was cleared here gets its events back, and one that was deleted here comes back. If another session has its name,
+/// it is named `NAME-2`. Whatever cannot be imported unchanged is reported on standard error.
+///
+/// The file of an agent's session is kept, compressed, as the original of its turns (`azureal original`), because the
+/// programs delete their files after a while.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
+  azureal import --from claude --dry-run    see which sessions of this project would be imported
+  azureal import --from claude,codex        import them
+  azureal import --from all --all-projects  import everything, each session into its own project
+  azureal import ~/.claude/projects/-work-app/0a1b2c3d-0000-4000-8000-000000000000.jsonl
   azureal import ~/.cllm/conversations
   azureal import ../other-project/.azureal/sessions.azs
   azureal import messages.json axio.db --json")]
 pub(crate) struct Args {
     /// The files and folders
-    #[arg(value_name = "PATH", required = true)]
+    #[arg(value_name = "PATH", required_unless_present = "from", conflicts_with = "from")]
     paths: Vec<PathBuf>,
+    /// Import the sessions of these agents' programs: `claude`, `codex`, or `all`
+    #[arg(long, value_name = "AGENT", value_delimiter = ',', value_parser = agent_names())]
+    from: Vec<String>,
+    /// Import sessions of all projects, each into the store of its own project
+    #[arg(long)]
+    pub(super) all_projects: bool,
+    /// With `--all-projects`: the store for sessions whose folder is gone
+    #[arg(long, value_name = "STORE", requires = "all_projects", value_hint = ValueHint::FilePath)]
+    pub(super) into: Option<PathBuf>,
+    /// Say what would be imported, and store nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// Do not ask before sessions are stored on a server
+    #[arg(short, long)]
+    pub(super) yes: bool,
     /// The format of the files
-    #[arg(short, long, value_enum, default_value = "auto")]
+    #[arg(short, long, value_enum, default_value = "auto", conflicts_with = "from")]
     format: FormatArgument,
+}
+
+/// The names that `--from` takes.
+fn agent_names() -> PossibleValuesParser {
+    PossibleValuesParser::new(native::sources().iter().map(|source| source.agent()).chain(["all"]))
 }
 
 /// The value of `--format`.
@@ -51,12 +84,29 @@ enum FormatArgument {
     Cllm,
     /// A list of messages of axio as JSON, or its SQLite database
     Axio,
+    /// A session of Claude Code (`~/.claude/projects/*/*.jsonl`)
+    Claude,
+    /// A rollout of Codex (`~/.codex/sessions/**/*.jsonl`)
+    Codex,
+}
+
+impl FormatArgument {
+    /// Returns the format of an agent's program, if it is one.
+    fn source(self) -> Option<&'static dyn NativeSource> {
+        let agent = match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+            Self::Auto | Self::Azs | Self::Json | Self::Cllm | Self::Axio => return None,
+        };
+        native::sources().iter().copied().find(|source| source.agent() == agent)
+    }
 }
 
 impl From<FormatArgument> for ImportFormat {
     fn from(argument: FormatArgument) -> Self {
         match argument {
-            FormatArgument::Auto => Self::Auto,
+            // Files of agents' programs were recognised before.
+            FormatArgument::Auto | FormatArgument::Claude | FormatArgument::Codex => Self::Auto,
             FormatArgument::Azs => Self::Azs,
             FormatArgument::Json => Self::Json,
             FormatArgument::Cllm => Self::Cllm,
@@ -65,7 +115,64 @@ impl From<FormatArgument> for ImportFormat {
     }
 }
 
-pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Result<(), Failure> {
+pub(crate) async fn run(
+    args: &Args,
+    place: &Workspace,
+    store: Option<&Path>,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let mut report = ImportReport::default();
+    if !args.from.is_empty() {
+        let is_wanted = |source: &&&'static dyn NativeSource| {
+            args.from.iter().any(|agent| agent == "all" || agent == source.agent())
+        };
+        let sources: Vec<_> = native::sources().iter().filter(is_wanted).copied().collect();
+        let scope = if args.all_projects { NativeScope::All } else { NativeScope::Project(&place.project) };
+        let spinner = Spinner::start("looking for sessions");
+        let sessions = NativeSessions::find(&sources, place, scope);
+        drop(spinner);
+        import_native::run(args, place, store, &sessions, &mut report, out).await?;
+        return if out.is_json() { out.json(&report) } else { Ok(()) };
+    }
+    let (sessions, paths) = recognise(args, place)?;
+    if let Some(sessions) = &sessions {
+        import_native::run(args, place, store, sessions, &mut report, out).await?;
+    }
+    if args.dry_run && !paths.is_empty() {
+        return Err(Failure::usage("`--dry-run` is for sessions of agents' programs")
+            .with_hint("leave it out: an import that is repeated adds nothing twice"));
+    }
+    import_paths(args, place, paths, report, out).await
+}
+
+/// Separates the paths with sessions of agents' programs from the others.
+fn recognise(args: &Args, place: &Workspace) -> Result<(Option<NativeSessions>, Vec<PathBuf>), Failure> {
+    let (mut sessions, mut others): (Option<NativeSessions>, Vec<PathBuf>) = (None, Vec::new());
+    let source = args.format.source();
+    let may_be_native = source.is_some() || matches!(args.format, FormatArgument::Auto);
+    for path in &args.paths {
+        let found = match may_be_native {
+            true => NativeSessions::in_place(path, source, place),
+            false => Ok(None),
+        };
+        match (found, &mut sessions) {
+            (Ok(Some(found)), Some(sessions)) => sessions.extend(found),
+            (Ok(Some(found)), None) => sessions = Some(found),
+            (Err(error), _) if source.is_some() => return Err(error.into()),
+            // The import of files says what is wrong with it.
+            (Ok(None) | Err(_), _) => others.push(path.clone()),
+        }
+    }
+    Ok((sessions, others))
+}
+
+async fn import_paths(
+    args: &Args,
+    place: &Workspace,
+    paths: Vec<PathBuf>,
+    report: ImportReport,
+    out: &mut Output,
+) -> Result<(), Failure> {
     let options = ImportOptions {
         format: args.format.into(),
         worktree: &place.project.worktree(),
@@ -73,9 +180,8 @@ pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Res
         is_own_store: &|path| place.owns(path),
         progress: &|_| ControlFlow::Continue(()),
     };
-    let mut import = ImportPaths::new(&*place.store, options, args.paths.iter().cloned());
-    let mut printer =
-        Printer { report: ImportReport::default(), failures: Vec::new(), progress: Progress::new() };
+    let mut import = ImportPaths::new(&*place.store, options, paths);
+    let mut printer = Printer { report, failures: Vec::new(), progress: Progress::new() };
     let done = printer.print_all(&mut import, out).await;
     printer.progress.clear();
     let Printer { report, mut failures, .. } = printer;

@@ -7,6 +7,7 @@ use crate::session_table::{SessionTable, turn_of};
 use crate::threshold::threshold;
 use crate::times::Clock;
 use azureal::Workspace;
+use azureal::error::shown;
 use azureal::json::SessionLine;
 use azureal::meter::Meter;
 use azureal::turns::ActiveTurn;
@@ -84,6 +85,14 @@ pub(crate) async fn run(
 
 /// Says what can be done about an empty list.
 async fn tell_why_empty(place: &Workspace) -> Result<(), Failure> {
+    if let Some(path) = place.project.store_of_worktree() {
+        tell(&format!(
+            "no sessions of this worktree yet; the original AZUREAL program has a store of its own here: {}",
+            shown(&path)
+        ));
+        tell(&format!("`azureal import {}` imports its sessions", shown(&path)));
+        return Ok(());
+    }
     let any = ListQuery { limit: Some(1), ..ListQuery::default() };
     tell(if place.store.list(&any).await?.is_empty() {
         "no sessions yet; `azureal import` takes over those of other programs"

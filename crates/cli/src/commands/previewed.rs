@@ -32,6 +32,19 @@ pub(super) async fn each_previewed_page(
     }
 }
 
+/// Gives events their full form, where it is found.
+pub(super) async fn expand_all(
+    place: &Workspace,
+    session: SessionId,
+    events: &mut [StoredEvent],
+) -> Result<(), Failure> {
+    let mut full_events = place.full_events(session).await?;
+    for stored in events {
+        expand(&mut full_events, stored).await?;
+    }
+    Ok(())
+}
+
 /// Gives an event its full form, if it is short and the original of its turn is at hand.
 async fn expand(full_events: &mut FullEvents, stored: &mut StoredEvent) -> Result<(), Failure> {
     if !stored.json.as_ref().is_ok_and(|json| json.contains(SHORT)) {

@@ -9,6 +9,7 @@ use azureal_core::{
 use azureal_engine::Recovered;
 use serde_json::json;
 
+use super::around::Around;
 use super::previewed::each_previewed_page;
 use super::{Paging, SessionToRead};
 use crate::active::describe;
@@ -54,6 +55,7 @@ use azureal_engine::FullHistoryGaps;
 Examples:
   azureal show S3
   azureal show fix-login --last 3
+  azureal show S3 --seq 42
   azureal show S3 --digest
   azureal show S3 --full | less -R
   azureal show S3 --last 0 --follow
@@ -64,6 +66,11 @@ pub(crate) struct Args {
     /// Only the last N turns: each begins with a prompt
     #[arg(long, value_name = "N")]
     last: Option<usize>,
+    /// Only this event and its neighbours, as `azureal search` names it
+    ///
+    /// The event is marked. A result comes with its call.
+    #[arg(long, value_name = "SEQ", conflicts_with_all = ["last", "follow"], value_parser = clap::value_parser!(u64).range(1..))]
+    seq: Option<u64>,
     /// Continue with new events, also of a turn that is running, until Ctrl-C
     #[arg(short, long)]
     follow: bool,
@@ -78,7 +85,7 @@ pub(crate) struct Args {
     /// Show a digest instead: goals, decisions, files, commands, open errors, current state
     ///
     /// Gathered from the events without any model, in at most 4 000 characters.
-    #[arg(long, conflicts_with_all = ["last", "raw", "follow", "full"])]
+    #[arg(long, conflicts_with_all = ["last", "raw", "follow", "full", "seq"])]
     digest: bool,
     #[command(flatten)]
     paging: Paging,
@@ -96,7 +103,8 @@ pub(crate) async fn run(
         args.paging.begin(out)?;
         return show_digest(&record, place, out).await;
     }
-    let fold = if args.full { Fold::Open } else { Fold::Preview };
+    // Of a hit, the match may be in a line that would be folded.
+    let fold = if args.full || args.seq.is_some() { Fold::Open } else { Fold::Preview };
     let is_on_screen = out.is_terminal() && !out.is_json() && !args.raw;
     let blocks = if is_on_screen {
         BlockPrinter::on_screen(Screen::new(out, fold), places(place))
@@ -106,7 +114,17 @@ pub(crate) async fn run(
     };
     let has_full_events = args.full || is_on_screen;
     let redactor = if has_full_events && !args.raw { Some(place.redactor()?) } else { None };
+    let around = match args.seq {
+        Some(seq) => Some(Around::find(&*place.store, &record, Seq(seq)).await?),
+        None => None,
+    };
     let (after, turn) = match args.last {
+        _ if around.is_some() => {
+            let after = around.as_ref().map_or(Seq::START, |around| around.after);
+            let turns = TurnIndex::read(&*place.store, record.id).await?;
+            let is_before = |turn: &usize| turns.first_event(*turn).is_some_and(|first| first <= after);
+            (after, (1..=turns.count()).take_while(is_before).count())
+        }
         Some(last) => {
             let turns = TurnIndex::read(&*place.store, record.id).await?;
             (turns.before_last(last), turns.count().saturating_sub(last))
@@ -123,6 +141,7 @@ pub(crate) async fn run(
         damaged,
         session: record.id,
         turn,
+        marked: around.as_ref().map(|around| (around.marked, around.seq)),
         out,
     };
     // A pager would show escape sequences instead of passing them on, and cannot show what is still to come.
@@ -139,13 +158,16 @@ pub(crate) async fn run(
         _ => None,
     };
     let range = EventRange::After(after);
-    let take = |mut page: Vec<StoredEvent>| {
+    let mut take = |mut page: Vec<StoredEvent>| {
         printer.page(&page)?;
         seen = page.pop().or(seen.take());
         Ok::<(), Failure>(())
     };
     let mut gaps = FullHistoryGaps::default();
-    if args.full {
+    if let Some(around) = &around {
+        let page = around.read(place, args.full, is_on_screen).await?;
+        take(page)?;
+    } else if args.full {
         let history = place.full_history(record.id).await?;
         each_page(&history, record.id, range, take).await?;
         gaps = history.gaps().await;
@@ -224,6 +246,8 @@ struct Printer<'a> {
     session: SessionId,
     /// The number of the turn that was shown last.
     turn: usize,
+    /// The event to mark, and the number to name.
+    marked: Option<(Seq, Seq)>,
     out: &'a mut Output,
 }
 
@@ -252,6 +276,9 @@ impl Printer<'_> {
                 }
                 self.out.json(&line)?;
             } else {
+                if let Some((_, named)) = self.marked.take_if(|(marked, _)| *marked == stored.seq) {
+                    self.blocks.note(format!("event {named}:"));
+                }
                 match stored.event() {
                     Ok(Event::Changes(changes)) => {
                         let command = format!("azureal diff {} --turn {}", self.session, self.turn);

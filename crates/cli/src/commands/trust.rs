@@ -2,7 +2,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::confirm::{Answer, ask};
-use crate::environment::environment;
+use crate::environment::{CllmConfig, environment};
 use crate::failure::{Failure, quoted};
 use crate::output::{Output, counted};
 use crate::times::Clock;
@@ -46,6 +46,8 @@ pub(crate) struct Args {
     /// Trust the folder of a project that belongs to another user, instead of its files
     #[arg(long)]
     owner: bool,
+    #[command(flatten)]
+    cllm: CllmConfig,
 }
 
 /// The shape of the answer. Fields may be added, never removed.
@@ -72,7 +74,7 @@ pub(crate) fn run(args: &Args, project: &Project, out: &mut Output) -> Result<()
         return revoke(project, out);
     }
     owners.check(project)?;
-    let mut config = Config::load_to_show(project, &environment())?;
+    let mut config = Config::load_to_show(project, &args.cllm.environment())?;
     if !args.show {
         if args.yes {
             approve(&mut config, out)?;

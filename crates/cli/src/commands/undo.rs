@@ -13,8 +13,8 @@ use crate::output::{Output, counted, tell};
 
 /// Restore the files of a turn to what they were before it
 ///
-/// Every file that changed during the turn gets its content and mode from before it: new files are deleted, deleted ones come back.
-/// All of them, or none. The session keeps its events, and the next agent is told of the undo.
+/// Every file that changed during the turn gets its content from before it, and its permission to be executed: new files are
+/// deleted, deleted ones come back. All of them, or none. The session keeps its events, and the next agent is told of the undo.
 ///
 /// It is refused while a turn runs in the worktree, if a file was changed since the turn, or if other sessions ran
 /// meanwhile; `--force` undoes all the same. The undo is an event of the session, and can itself be undone with `--seq`.
@@ -38,6 +38,9 @@ pub(crate) struct Args {
     #[arg(long)]
     dry_run: bool,
     /// Overwrite files that were changed since, and ignore that other sessions ran meanwhile
+    ///
+    /// A forced undo never deletes a file that was there before the turn, such as one that was ignored then, and never overwrites
+    /// content that no snapshot has. It names the files that it left as they are.
     #[arg(long)]
     force: bool,
 }
@@ -58,7 +61,7 @@ pub(crate) async fn run(
     let planned = place.plan_undo(changes, found).await?;
     let obstacles = planned.obstacles();
     if args.dry_run {
-        return show_plan(&called(&record), &planned, &obstacles, out);
+        return show_plan(&called(&record), &planned, args.force, &obstacles, out);
     }
     if !args.force && !obstacles.is_empty() {
         for conflict in &planned.plan.conflicts {
@@ -84,36 +87,39 @@ pub(crate) async fn run(
 fn show_plan(
     session: &str,
     planned: &PlannedUndo,
+    force: bool,
     obstacles: &[String],
     out: &mut Output,
 ) -> Result<(), Failure> {
     let PlannedUndo { changes, plan, .. } = planned;
+    let files = if force { &plan.forced } else { &plan.files };
     if out.is_json() {
         return out.json(&json!({
             "session": changes.session.to_string(),
             "turn": changes.turn,
             "of": changes.seq.0,
             "done": false,
-            "files": plan.files.iter().map(file_json).collect::<Vec<_>>(),
+            "files": files.iter().map(file_json).collect::<Vec<_>>(),
             "conflicts": plan.conflicts.iter().map(conflict_json).collect::<Vec<_>>(),
-            "refused_because": obstacles,
+            "refused_because": if force { &[] } else { obstacles },
         }));
     }
-    let files = counted(plan.files.len() as u64, "file");
+    let count = counted(files.len() as u64, "file");
     out.line(
-        &out.paint().heading(&format!("the undo of turn {} of {session} changes {files}", changes.turn)),
+        &out.paint().heading(&format!("the undo of turn {} of {session} changes {count}", changes.turn)),
     )?;
-    for file in &plan.files {
+    for file in files {
         let action = match file.action {
             UndoAction::Restore => "restore",
             UndoAction::Delete => "delete",
         };
         out.line(&format!("  {action} {}", shown(&file.path)))?;
     }
-    for conflict in &plan.conflicts {
-        out.line(&format!("  {}", out.paint().caution(&conflict_line(conflict))))?;
+    for conflict in plan.conflicts.iter().filter(|conflict| !force || !conflict.why.can_be_forced()) {
+        let left = if conflict.why.can_be_forced() { "" } else { "; `--force` leaves it as it is" };
+        out.line(&format!("  {}{left}", out.paint().caution(&conflict_line(conflict))))?;
     }
-    for obstacle in obstacles {
+    for obstacle in obstacles.iter().filter(|_| !force) {
         out.line(&out.paint().caution(&format!("refused without --force: {obstacle}")))?;
     }
     out.line("nothing was changed")
@@ -162,7 +168,11 @@ fn file_json(file: &UndoFile) -> Value {
 }
 
 fn conflict_json(conflict: &UndoConflict) -> Value {
-    json!({"path": conflict.path.to_string_lossy(), "reason": conflict_words(conflict.why)})
+    json!({
+        "path": conflict.path.to_string_lossy(),
+        "reason": conflict_words(conflict.why),
+        "can_be_forced": conflict.why.can_be_forced(),
+    })
 }
 
 fn shown(path: &std::path::Path) -> String {

@@ -1,8 +1,8 @@
 //! The changes of a turn and their undo.
 
 use std::fs;
-use std::process::Command;
 
+use azureal_testkit::project::git_repository;
 use azureal_testkit::until;
 use serde_json::json;
 
@@ -13,14 +13,7 @@ fn changing(place: &Place) {
     let project = place.command(&[]).get_current_dir().unwrap().to_owned();
     fs::write(project.join("login.rs"), "fn login() {\n    once()\n}\n").unwrap();
     fs::write(project.join(".gitignore"), "*\n!/login.rs\n!/.gitignore\n").unwrap();
-    for arguments in [
-        &["init", "-q"][..],
-        &["add", "-A"],
-        &["-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "first"],
-    ] {
-        let status = Command::new("git").args(arguments).current_dir(&project).status().unwrap();
-        assert!(status.success());
-    }
+    git_repository(&project);
     let begin = json!({
         "type": "system", "subtype": "init", "session_id": "5f2a1c0e-0000-4000-8000-000000000003",
         "model": "claude-opus-4-5", "cwd": project, "tools": [], "apiKeySource": "none",

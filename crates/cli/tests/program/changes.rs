@@ -9,7 +9,7 @@ use crate::run::{fake_claude, wait_until};
 use crate::world::{Ran, World};
 
 /// A repository with two committed files, and an agent that runs this script.
-fn repository(script: &str) -> World {
+pub(crate) fn repository(script: &str) -> World {
     let world = World::new();
     fs::remove_dir_all(world.path("p")).unwrap();
     world.file("p/a.txt", "one\ntwo\n");
@@ -23,7 +23,7 @@ fn repository(script: &str) -> World {
 }
 
 #[track_caller]
-fn git(world: &World, arguments: &[&str]) -> String {
+pub(crate) fn git(world: &World, arguments: &[&str]) -> String {
     let output = Command::new("git")
         .args(["-c", "user.name=n", "-c", "user.email=e"])
         .args(arguments)
@@ -34,17 +34,17 @@ fn git(world: &World, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-fn azureal(world: &World, arguments: &[&str]) -> Ran {
+pub(crate) fn azureal(world: &World, arguments: &[&str]) -> Ran {
     world.ran(world.with_programs(arguments).output().unwrap())
 }
 
 #[track_caller]
-fn turn(world: &World) {
+pub(crate) fn turn(world: &World) {
     let ran = azureal(world, &["run", "-a", "claude", "go"]);
     assert_eq!(ran.code, 0, "{ran}");
 }
 
-fn read(world: &World, path: &str) -> Option<String> {
+pub(crate) fn read(world: &World, path: &str) -> Option<String> {
     fs::read_to_string(world.path("p").join(path)).ok()
 }
 
@@ -84,6 +84,56 @@ fn a_diff_applies_and_names_its_turn() {
     let json: Value = azureal(&world, &["diff", "--stat", "--json"]).json();
     assert_eq!((&json["turn"], &json["undone"], &json["diff"]), (&1.into(), &false.into(), &Value::Null));
     assert_eq!(json["files"][0]["path"], "a.txt");
+}
+
+#[test]
+fn a_diff_of_binary_files_and_of_names_and_lines_that_are_no_text_applies() {
+    let world = repository(
+        "printf '\\000\\001\\377' > binary; printf 'caf\\351\\n' > latin1; printf x > \"$(printf 'n\\377me')\"; ln -s /etc link",
+    );
+    fs::write(world.path("p/binary"), [0, 255, 10, 0]).unwrap();
+    git(&world, &["add", "-A"]);
+    git(&world, &["commit", "-qm", "second"]);
+    turn(&world);
+    let output = world.with_programs(&["diff"]).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let patch = world.path("patch");
+    fs::write(&patch, &output.stdout).unwrap();
+    let changed = fs::read(world.path("p/binary")).unwrap();
+    git(&world, &["apply", "-R", patch.to_str().unwrap()]);
+    assert_eq!(git(&world, &["status", "--short"]), "");
+    git(&world, &["apply", patch.to_str().unwrap()]);
+    assert_eq!(fs::read(world.path("p/binary")).unwrap(), changed);
+    assert_eq!(fs::read(world.path("p/latin1")).unwrap(), b"caf\xe9\n");
+}
+
+#[test]
+fn the_changes_of_a_turn_that_was_compacted_in_the_middle_are_one() {
+    let world = repository("echo three >> a.txt; echo one > first; echo both > same");
+    turn(&world);
+    fake_claude(&world, "echo four >> a.txt; rm first; echo BOTH > same; echo two > second");
+    assert_eq!(azureal(&world, &["run", "-c", "-a", "claude", "go on"]).code, 0);
+    // As it is stored: one prompt, two parts with an end each.
+    let mut exported = azureal(&world, &["export", "S1", "--format", "json", "--raw"]).json();
+    let events = exported["events"].as_array_mut().unwrap();
+    let second = events.iter().rposition(|event| event["kind"] == "UserMessage").unwrap();
+    events[second]["kind"] = "Compacted".into();
+    events[second]["data"] = serde_json::json!({"trigger": "auto"});
+    exported["session"]["name"] = "both parts".into();
+    exported["session"]["uuid"] = Value::Null;
+    let file = world.file("in.json", &exported.to_string());
+    let imported = azureal(&world, &["import", file.to_str().unwrap()]);
+    assert_eq!(imported.code, 0, "{imported}");
+    let stat = azureal(&world, &["diff", "S2", "--turn", "1", "--stat"]).quiet();
+    let files = "  modified a.txt +2 −0\n  added same +1 −0\n  added second +1 −0\n";
+    assert!(stat.ends_with(files) && stat.contains("turn 1 · 3 files changed, +4 −0"), "{stat}");
+    let diff = azureal(&world, &["diff", "S2"]).quiet();
+    assert!(diff.contains("+three\n+four\n") && !diff.contains("first"), "{diff}");
+    let undone = azureal(&world, &["undo", "S2"]);
+    assert_eq!(undone.code, 0, "{undone}");
+    assert_eq!(git(&world, &["status", "--short"]), "", "{undone}");
+    let twice = azureal(&world, &["undo", "S2"]);
+    assert!(twice.stderr.contains("turn 1 of S2 is undone already"), "{twice}");
 }
 
 #[test]
@@ -157,6 +207,13 @@ fn an_undo_is_refused_if_a_file_was_changed_since() {
         ("mine\n", None),
         "none of them"
     );
+    let plan = azureal(&world, &["undo", "S1", "--dry-run"]).quiet();
+    assert!(
+        plan.contains("changes 2 files\n") && plan.contains("  a.txt: changed since the turn\n"),
+        "{plan}"
+    );
+    let plan = azureal(&world, &["undo", "S1", "--dry-run", "--force"]).quiet();
+    assert!(plan.contains("changes 3 files\n  restore a.txt\n") && !plan.contains("refused"), "{plan}");
     let forced = azureal(&world, &["undo", "S1", "--force"]);
     assert_eq!(forced.code, 0, "{forced}");
     assert_eq!(git(&world, &["status", "--short"]), "");
@@ -320,10 +377,64 @@ fn a_file_that_was_ignored_before_the_turn_is_neither_told_nor_deleted() {
     assert!(context.contains("+more") && !context.contains("SECRET"), "{context}");
     assert!(!azureal(&world, &["diff"]).stdout.contains("SECRET"));
     let stat = azureal(&world, &["diff", "--stat"]).quiet();
-    assert!(stat.contains("not recorded: .env (it was there before, and ignored)"), "{stat}");
+    assert!(stat.contains("not recorded: .env (ignored before the turn)"), "{stat}");
     let undone = azureal(&world, &["undo", "S1"]);
     assert_eq!(read(&world, ".env").as_deref(), Some("SECRET=1\n"), "{undone}");
+    let plan = azureal(&world, &["undo", "S1", "--dry-run", "--json"]).json();
+    assert_eq!(plan["conflicts"][0]["can_be_forced"], false, "{plan}");
     let forced = azureal(&world, &["undo", "S1", "--force"]);
     assert_eq!(read(&world, ".env").as_deref(), Some("SECRET=1\n"), "{forced}");
     assert_eq!(read(&world, "a.txt").as_deref(), Some("one\ntwo\n"), "{undone}{forced}");
+}
+
+#[test]
+fn an_old_git_is_told_once_in_a_worktree_and_not_outside_one() {
+    let world = repository(EDITS);
+    world.program("git", "echo git version 2.31.8");
+    let said = |ran: &Ran| ran.stderr.contains("git 2.31.8 is too old to record the changes of turns");
+    let run = |world: &World| azureal(world, &["run", "-a", "claude", "go"]);
+    let (first, second) = (run(&world), run(&world));
+    assert!(first.code == 0 && said(&first), "{first}");
+    assert!(second.code == 0 && !said(&second), "{second}");
+    let outside = World::new();
+    fs::remove_dir_all(outside.path("p/.git")).unwrap();
+    fake_claude(&outside, "true");
+    outside.program("git", "echo git version 2.31.8");
+    let ran = run(&outside);
+    assert!(ran.code == 0 && !ran.stderr.contains("git"), "{ran}");
+}
+
+#[test]
+fn an_older_turn_is_undone_only_by_its_number_if_a_later_one_may_have_changed_files() {
+    let world = repository("echo first > a.txt");
+    turn(&world);
+    // A turn that runs a command, and whose changes are not recorded.
+    world.file("config/azureal/azufig.toml", "[changes]\nenabled = false\n");
+    let call = r#"{"type":"assistant","message":{"id":"m2","role":"assistant","content":[{"type":"tool_use","id":"t1","name":"Bash","input":{"command":"ls"}}]}}"#;
+    fake_claude(&world, &format!("echo second > a.txt; echo '{call}'"));
+    let mut command = world.with_programs(&["run", "-c", "-a", "claude", "go on"]);
+    let ran = world.ran(command.env("XDG_CONFIG_HOME", world.path("config")).output().unwrap());
+    assert_eq!(ran.code, 0, "{ran}");
+    let refused = azureal(&world, &["undo", "S1"]);
+    assert_eq!(refused.code, 3, "{refused}");
+    assert!(
+        refused.stderr.contains("turn 2 of S1 ran commands or edits") && refused.stderr.contains("--turn 1"),
+        "{refused}"
+    );
+    assert_eq!(read(&world, "a.txt").as_deref(), Some("second\n"));
+    let conflict = azureal(&world, &["undo", "S1", "--turn", "1"]);
+    assert!(conflict.stderr.contains("a.txt"), "{conflict}");
+}
+
+#[test]
+fn a_forced_undo_that_can_restore_nothing_is_refused_and_can_be_tried_again() {
+    let world = repository("rm -r src");
+    turn(&world);
+    fs::write(world.path("p/src"), "a file of the user\n").unwrap();
+    let refused = azureal(&world, &["undo", "S1", "--force"]);
+    assert_eq!(refused.code, 3, "{refused}");
+    assert!(refused.stderr.contains("nothing was undone: 1 file cannot be restored"), "{refused}");
+    fs::remove_file(world.path("p/src")).unwrap();
+    let undone = azureal(&world, &["undo", "S1"]);
+    assert_eq!((undone.code, read(&world, "src/b.txt").as_deref()), (0, Some("b\n")), "{undone}");
 }

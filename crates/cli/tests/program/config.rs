@@ -137,12 +137,12 @@ fn what_is_wrong_with_an_azufig_is_told_with_its_place_and_what_is_allowed() {
         ("model = \" \"", ":1:9: `model` is an empty text; allowed is a text"),
         (
             "\n  modle = \"x\"",
-            ":2:3: `modle` is not a key here; allowed: agent, model, default_system_message, turn, claude, compaction, originals, changes, redact, variables, \
+            ":2:3: `modle` is not a key here; allowed: agent, model, default_system_message, turn, claude, compaction, originals, changes, recall, redact, variables, \
              context_commands, ui, keys; did you mean `model`?",
         ),
         (
             "[whatever]",
-            ":1:2: `whatever` is not a key here; allowed: agent, model, default_system_message, turn, claude, compaction, originals, changes, redact, \
+            ":1:2: `whatever` is not a key here; allowed: agent, model, default_system_message, turn, claude, compaction, originals, changes, recall, redact, \
              variables, context_commands, ui, keys",
         ),
         ("compaction = 5", ":1:14: `compaction` is 5; allowed is a table of keys and values"),

@@ -5,10 +5,11 @@ use std::path::Path;
 
 use crate::world::World;
 
-const COMMANDS: [&str; 27] = [
+pub(crate) const COMMANDS: &[&str] = &[
     "run",
     "list",
     "show",
+    "search",
     "original",
     "diff",
     "undo",
@@ -26,6 +27,7 @@ const COMMANDS: [&str; 27] = [
     "restore",
     "ps",
     "cancel",
+    "mcp",
     "agents",
     "config",
     "trust",

@@ -178,7 +178,13 @@ fn cllm_gets_the_six_keys_it_knows() {
             "duration_ms": 3
           }
         ],
-        "total_tokens": 42
+        "total_tokens": 42,
+        "azureal": {
+          "uuid": "[uuid]",
+          "events": 11,
+          "messages": 5,
+          "hash": "03c38d06751634364e023d0d9e66a458da0001cfa77c5eb08637145ce3717ca0"
+        }
       }
     }
     "#);
@@ -227,6 +233,103 @@ fn conversations_survive_the_way_through_cllm() {
     other.run(&["import", path.to_str().unwrap()]).quiet();
     let show = |world: &World| world.run(&["show", "talk", "--json"]).quiet();
     assert_eq!(show(&other), show(&world));
+}
+
+/// Continues a conversation, as cllm does: it loads a file by its name, keeps what it does not know, and saves by the id.
+fn continue_in_cllm(world: &World, path: &str, said: &[&str]) {
+    let file = world.path(path);
+    let mut conversation: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    let messages = conversation["messages"].as_array_mut().unwrap();
+    for (index, text) in said.iter().enumerate() {
+        messages.push(json!({"role": if index % 2 == 0 { "user" } else { "assistant" }, "content": text}));
+    }
+    conversation["metadata"]["total_tokens"] = json!(7);
+    let saved = file.with_file_name(format!("{}.json", conversation["id"].as_str().unwrap()));
+    fs::write(saved, format!("{conversation:#}")).unwrap();
+}
+
+#[test]
+fn a_conversation_that_was_continued_in_cllm_continues_its_session() {
+    let world = conversation();
+    let model = json!({"ModelSwitch": {"model": "ada", "agent": "offline"}});
+    world.session(
+        "quiet",
+        &[json!({"SystemMessage": {"content": "", "context_executed_at": "t"}}), user("a"), model],
+    );
+    world.run(&["export", "demo", "-f", "cllm", "-o", "fix-login.json"]);
+    world.run(&["export", "quiet", "-f", "cllm", "-o", "quiet.json"]);
+    let read = |path: &str| -> Value {
+        serde_json::from_str(&fs::read_to_string(world.path(path)).unwrap()).unwrap()
+    };
+    // cllm loads by the name of the file and saves by the id.
+    assert_eq!(read("p/fix-login.json")["id"], "fix-login");
+    // The built-in agent has no model, and an empty message is none.
+    let quiet = read("p/quiet.json");
+    assert_eq!((&quiet["model"], quiet["messages"].as_array().unwrap().len()), (&json!(""), 1));
+
+    let before = world.run(&["show", "demo", "--json"]).quiet().lines().count();
+    let tokens = |world: &World| {
+        let list = world.run(&["list", "--json"]).json();
+        let demo = list.as_array().unwrap().iter().find(|session| session["name"] == "demo");
+        demo.unwrap()["input_tokens"].clone()
+    };
+    let counted = tokens(&world);
+    continue_in_cllm(&world, "p/fix-login.json", &["More “here”", "Yes"]);
+    insta::assert_snapshot!(world.run(&["import", "fix-login.json"]), @r"
+    exit code 0
+    --- stdout
+    S1 demo has 2 new events, from fix-login.json
+    ");
+    assert!(world.run(&["import", "fix-login.json"]).quiet().contains("unchanged"));
+    continue_in_cllm(&world, "p/fix-login.json", &["And more", "No"]);
+    assert!(world.run(&["import", "fix-login.json"]).quiet().contains("S1 demo has 2 new events"));
+    assert_eq!(world.run(&["show", "demo", "--json"]).quiet().lines().count(), before + 4);
+    assert_eq!(tokens(&world), counted);
+    // Where both were continued, they are two.
+    world.run(&["run", "-s", "demo", "-a", "offline", "Here too"]);
+    continue_in_cllm(&world, "p/fix-login.json", &["There too", "Both"]);
+    let ran = world.run(&["import", "fix-login.json"]);
+    assert!(ran.stdout.contains("a fork of S1: their logs differ"), "{ran}");
+    // In a store without the session, and where the messages were changed, it is a conversation like any other.
+    let other = World::new();
+    other.run(&["import", world.path("p/fix-login.json").to_str().unwrap()]);
+    assert_eq!(other.run(&["list", "--json"]).json()[0]["name"], "fix-login");
+    let mut changed = read("p/fix-login.json");
+    changed["messages"][1]["content"] = json!("Something else");
+    let changed = world.file("changed.json", &changed.to_string());
+    let ran = world.run(&["import", changed.to_str().unwrap()]);
+    assert!(ran.stdout.contains(" fix-login"), "{ran}");
+    // The record of the commands comes back without a message.
+    let back = World::new();
+    back.run(&["import", world.path("p/quiet.json").to_str().unwrap()]);
+    let first = back.run(&["show", "quiet", "--json"]).quiet();
+    assert!(
+        first.starts_with(r#"{"seq":1,"kind":"SystemMessage","data":{"content":"","context_executed_at""#),
+        "{first}"
+    );
+}
+
+#[test]
+fn an_interrupted_call_has_an_error_in_axio() {
+    let world = World::new();
+    world.session(
+        "cut",
+        &[
+            user("go"),
+            json!({"ToolCall": {"tool_use_id": "t1", "tool_name": "Bash", "input": {"command": "ls"}}}),
+            json!({"Complete": {"success": false, "duration_ms": 1, "cost_usd": 0.0}}),
+            user("again"),
+        ],
+    );
+    insta::assert_snapshot!(world.run(&["export", "cut", "-f", "axio"]), @r#"
+    exit code 0
+    --- stdout
+    [
+    {"role":"user","content":[{"type":"text","text":"go"}]},
+    {"role":"assistant","content":[{"type":"tool_use","id":"t1","name":"Bash","input":{"command":"ls"}}]},
+    {"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"The call was interrupted and has no result.","is_error":true},{"type":"text","text":"again"}]}
+    ]
+    "#);
 }
 
 #[test]

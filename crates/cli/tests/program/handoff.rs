@@ -1,9 +1,9 @@
 //! What the next agent is told of a turn: with the real agents, as the model server sees it.
 
 use std::fs;
-use std::process::Command;
 
 use azureal_testkit::model_server::{Answer, ModelServer};
+use azureal_testkit::project::git_repository;
 use serde_json::json;
 
 use crate::real_agents::Real;
@@ -18,14 +18,7 @@ fn project(server: &ModelServer) -> Option<Real> {
     let project = real.home.project();
     fs::write(project.join("login.txt"), "first\nwrong\nlast\n").unwrap();
     fs::write(project.join("notes.txt"), "old note\n").unwrap();
-    for arguments in [
-        &["init", "-q"][..],
-        &["add", "-A"],
-        &["-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "first"],
-    ] {
-        let status = Command::new("git").args(arguments).current_dir(&project).status().unwrap();
-        assert!(status.success());
-    }
+    git_repository(&project);
     Some(real)
 }
 

@@ -170,7 +170,6 @@ fn a_list_of_messages() {
     --- stderr
     warning: [folder]/list.json: the message at position 7 was left out, because it cannot be read: it has no role
     warning: [folder]/list.json: the message at position 8 was left out, because it cannot be read: its content is neither text nor a list of blocks
-    warning: [folder]/list.json: `audio` block, kept as a note in the text (1×)
     warning: [folder]/list.json: reasoning block, kept apart from the messages (1×)
     ");
     let ok = json!({"messages": [messages[1], messages[4]]});
@@ -180,7 +179,7 @@ fn a_list_of_messages() {
     --- stdout
     S2 wrapped with 2 events, from [folder]/wrapped.json
     ");
-    insta::assert_snapshot!(world.run(&["show", "list"]), @r#"
+    insta::assert_snapshot!(world.run(&["show", "list"]), @r"
     exit code 0
     --- stdout
     S1 · list · created [time] · active just now · 7 messages
@@ -202,8 +201,8 @@ fn a_list_of_messages() {
     > Bash ls
         ok
 
-    [audio block: {"type":"audio","media_type":"audio/wav","data":"AAAA"}]
-    "#);
+    [audio: audio/wav, 3 bytes]
+    ");
 }
 
 /// A database as axio writes it; `table` and `tokens` are what its tables are called.
@@ -275,13 +274,42 @@ fn an_axio_database() {
     --- stderr
     warning: [folder]/db/axio.db one: `provenance` of a message, left out (1×)
     warning: [folder]/db/axio.db two: the message at position 1 was left out, because it cannot be read: Invalid padding
-    warning: [folder]/db/axio.db two: `video` block, kept as a note in the text (1×)
     ");
     assert_eq!(world.snapshot("db"), before, "the source is as it was, and alone");
     let one = world.run(&["list", "--json"]).json();
     let one = one.as_array().unwrap().iter().find(|session| session["name"] == "one").unwrap();
     assert_eq!((&one["input_tokens"], &one["output_tokens"]), (&json!(105), &json!(21)));
     assert_eq!(one["message_count"], 2);
+}
+
+#[test]
+fn an_axio_database_without_messages_and_one_that_counted_tokens() {
+    let world = World::new();
+    fs::create_dir(world.path("db")).unwrap();
+    let table = "axio_context_messages";
+    let connection = axio(&world, "db/axio.db", table, "axio_context_tokens", "provenance TEXT,");
+    let path = world.path("db/axio.db");
+    let path = path.to_str().unwrap();
+    insta::assert_snapshot!(world.run(&["import", path]), @r"
+    exit code 1
+    --- stderr
+    error: [folder]/db/axio.db has no messages
+    ");
+    let text = r#"[{"type": "text", "text": "x", "signature": "s", "provider": "google"}]"#;
+    add(&connection, table, "one", 0, "assistant", text);
+    world.run(&["import", path]);
+    connection.execute("UPDATE axio_context_tokens SET input_tokens = 500 WHERE project = '/p'", []).unwrap();
+    insta::assert_snapshot!(world.run(&["import", path]), @r"
+    exit code 0
+    --- stdout
+    S1 one has 400 new tokens, from [folder]/db/axio.db one
+    --- stderr
+    warning: [folder]/db/axio.db one: `provider` of a `text` block, left out (1×)
+    warning: [folder]/db/axio.db one: provider's signature, left out (1×)
+    ");
+    assert!(world.run(&["import", path]).stdout.contains("unchanged"));
+    let one = &world.run(&["list", "--json"]).json()[0];
+    assert_eq!((&one["input_tokens"], &one["output_tokens"]), (&json!(505), &json!(21)));
 }
 
 #[test]
@@ -359,7 +387,7 @@ fn a_store_of_the_original_program() {
     let connection = Connection::open(world.path("in/sessions.azs")).unwrap();
     connection
         .execute_batch(
-            r#"CREATE TABLE sessions (id INTEGER PRIMARY KEY, name TEXT NOT NULL DEFAULT '',
+            r##"CREATE TABLE sessions (id INTEGER PRIMARY KEY, name TEXT NOT NULL DEFAULT '',
                  worktree TEXT NOT NULL DEFAULT '', created TEXT NOT NULL DEFAULT (datetime('now')),
                  completed INTEGER, duration_ms INTEGER, cost_usd REAL,
                  last_claude_uuid TEXT NOT NULL DEFAULT '');
@@ -374,13 +402,21 @@ fn a_store_of_the_original_program() {
                CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
                INSERT INTO meta VALUES ('schema_version', '3');
                INSERT INTO sessions (id, name, worktree, created) VALUES
-                 (4, '', 'main', '2026-01-31 09:30:00'), (2, 'first', '', '2026-01-30 09:30:00');
+                 (4, '', 'main', '2026-01-31 09:30:00'), (2, 'first', '', '2026-01-30 09:30:00'),
+                 (5, 'codex', '', '2026-02-01 09:30:00');
+               -- The columns have the last turn.
+               UPDATE sessions SET completed = 1, duration_ms = 2000, cost_usd = 0.25 WHERE id = 5;
                -- It stores plain JSON where it cannot compress.
                INSERT INTO events (session_id, seq, kind, data, char_len) VALUES
                  (4, 1, 'UserMessage', CAST('{"UserMessage":{"content":"Hello"}}' AS BLOB), 5),
                  (4, 2, 'AssistantText', CAST('{"AssistantText":{"text":"Hi"}}' AS BLOB), 2),
+                 (5, 1, 'UserMessage', CAST('{"UserMessage":{"content":"# AGENTS.md instructions for /p <INSTRUCTIONS>x</INSTRUCTIONS>"}}' AS BLOB), 62),
+                 (5, 2, 'UserMessage', CAST('{"UserMessage":{"content":"<azureal-session-context>\nold\n</azureal-session-context>\n\nnew"}}' AS BLOB), 61),
+                 (5, 3, 'Complete', CAST('{"Complete":{"success":true,"duration_ms":1000,"cost_usd":0.5}}' AS BLOB), 0),
+                 (5, 4, 'UserMessage', CAST('{"UserMessage":{"content":"again"}}' AS BLOB), 5),
+                 (5, 5, 'Complete', CAST('{"Complete":{"success":true,"duration_ms":2000,"cost_usd":0.25}}' AS BLOB), 0),
                  (2, 1, 'UserMessage', CAST('{"UserMessage":{"content":"Before"}}' AS BLOB), 6);
-               INSERT INTO compactions (session_id, after_seq, summary) VALUES (4, 1, 'They met.');"#,
+               INSERT INTO compactions (session_id, after_seq, summary) VALUES (4, 1, 'They met.');"##,
         )
         .unwrap();
     drop(connection);
@@ -389,11 +425,22 @@ fn a_store_of_the_original_program() {
     exit code 0
     --- stdout
     S1 with 2 events, from [folder]/in/sessions.azs S4
-    S2 first with 1 event, from [folder]/in/sessions.azs S2
+    S2 codex with 5 events, from [folder]/in/sessions.azs S5
+    S3 first with 1 event, from [folder]/in/sessions.azs S2
     ");
     assert_eq!(world.snapshot("in"), before);
     // A branch's name is one of the forms that a worktree has had; without any, it is the current one.
-    assert_eq!(world.run(&["list", "--json"]).json().as_array().unwrap().len(), 2);
+    let list = world.run(&["list", "--json"]).json();
+    assert_eq!(list.as_array().unwrap().len(), 3);
+    let codex = list.as_array().unwrap().iter().find(|session| session["name"] == "codex").unwrap();
+    // What later builds hide is hidden, and the turns are added up.
+    assert_eq!((&codex["preview"], &codex["message_count"]), (&json!("new"), &json!(2)));
+    assert_eq!((&codex["duration_ms"], &codex["cost_usd"]), (&json!(3000), &json!(0.75)));
+    let context = world.run(&["context", "codex"]).quiet();
+    assert!(
+        !context.contains("AGENTS.md") && !context.contains("old") && context.contains("new"),
+        "{context}"
+    );
     assert_eq!(world.run(&["context", "S1", "--json"]).json()["compaction"], json!({"after_seq": 1}));
 }
 
@@ -490,7 +537,7 @@ fn what_cannot_be_imported_says_why() {
     insta::assert_snapshot!(import("list.json", "[]"), @r"
     exit code 1
     --- stderr
-    error: [folder]/in/list.json is a list without any message
+    error: [folder]/in/list.json has no messages
     ");
     insta::assert_snapshot!(import("newer.json", r#"{"format":"azureal-session","version":2,"session":{"id":"S1","name":"S1"},"events":[]}"#), @r"
     exit code 1

@@ -299,3 +299,34 @@ fn a_turn_of_ours_is_not_noted_where_the_original_program_looks() {
     assert!(child.wait().unwrap().success());
     assert_eq!((original.note(), ours()), (String::new(), String::new()));
 }
+
+#[test]
+fn totals_that_the_original_overwrote_are_added_up_again() {
+    let original = Original::new();
+    let totals = |world: &World| {
+        let session = world.run(&["list", "--json"]).json()[0].clone();
+        (session["duration_ms"].as_u64().unwrap(), session["cost_usd"].as_f64().unwrap())
+    };
+    let complete = json!({"Complete": {"success": true, "duration_ms": 40, "cost_usd": 0.5}});
+    original.world.session("paid", &[user("Hello"), assistant("Hi!"), complete.clone()]);
+    let insert = "INSERT INTO events (session_id, seq, kind, data, char_len)
+                  SELECT 2, max(seq) + 1, 'Complete', CAST(?1 AS BLOB), 0 FROM events WHERE session_id = 2";
+    for _ in 0..2 {
+        original.store.execute(insert, [complete.to_string()]).unwrap();
+        original
+            .store
+            .execute("UPDATE sessions SET duration_ms = 40, cost_usd = 0.5 WHERE id = 2", [])
+            .unwrap();
+    }
+    assert_eq!(totals(&original.world), (120, 1.5));
+    let shown = original.world.run(&["export", "paid"]);
+    let exported: Value = serde_json::from_str(&shown.stdout).unwrap();
+    assert_eq!(exported["session"]["cost_usd"], 1.5);
+    // The next turn adds to the sum, and stores it.
+    let ran = original.world.run(&["run", "-s", "paid", "-a", "offline", "More"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    let stored: f64 =
+        original.store.query_row("SELECT cost_usd FROM sessions WHERE id = 2", [], |row| row.get(0)).unwrap();
+    assert_eq!(stored, 1.5);
+    assert!(totals(&original.world).0 >= 120);
+}

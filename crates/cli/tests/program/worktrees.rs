@@ -136,3 +136,35 @@ fn a_worktree_whose_repository_is_gone_says_so() {
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
     assert!(stderr.starts_with("warning: ") && stderr.contains("which is not there"), "{stderr}");
 }
+
+#[test]
+fn a_store_of_the_original_program_in_a_linked_worktree_is_offered() {
+    let Some(world) = world() else { return };
+    repository(&world, "p", &[]);
+    git(&world, "p", &["worktree", "add", "-q", "../linked"]);
+    fs::create_dir(world.path("linked/.azureal")).unwrap();
+    let file = world.path("linked/.azureal/sessions.azs");
+    let linked = world.path("linked");
+    let run = |arguments: &[&str]| world.run(&[&["-C", linked.to_str().unwrap()], arguments].concat());
+    let session = world.file("x.json", &exported("x", &[user("Hello")]).to_string());
+    let made = run(&["import", "--store", file.to_str().unwrap(), session.to_str().unwrap()]);
+    assert_eq!(made.code, 0, "{made}");
+    // It has the branch in this column.
+    let store = rusqlite::Connection::open(&file).unwrap();
+    store.execute("UPDATE sessions SET worktree = 'linked'", []).unwrap();
+    drop(store);
+    let before = fs::read(&file).unwrap();
+    insta::assert_snapshot!(run(&["list"]), @r"
+    exit code 0
+    --- stderr
+    no sessions of this worktree yet; the original AZUREAL program has a store of its own here: [folder]/linked/.azureal/sessions.azs
+    `azureal import [folder]/linked/.azureal/sessions.azs` imports its sessions
+    ");
+    insta::assert_snapshot!(run(&["import", ".azureal/sessions.azs"]), @r"
+    exit code 0
+    --- stdout
+    S1 x with 1 event, from .azureal/sessions.azs S1
+    ");
+    assert_eq!(fs::read(&file).unwrap(), before, "the source is as it was");
+    assert!(run(&["list"]).stdout.contains("Hello"));
+}

@@ -6,6 +6,9 @@ use super::{MOST_CHARS, bounded_diff, is_shortened};
 use crate::event::ToolResult;
 use crate::{Event, Tool};
 
+/// The length of a changed line that tells where it is from, in bytes.
+const TELLING: usize = 8;
+
 /// Puts the diffs of a turn's files on the events of the turn, and returns those that no event covers.
 ///
 /// `diffs` are paths below the root of the worktree, with `/`, and the unified diff of each from the snapshots before and
@@ -64,8 +67,10 @@ pub fn attach_diffs(events: &mut [Event], diffs: &[(String, String)]) -> Vec<(St
                     *detail = Some(bounded_diff(diff, MOST_CHARS));
                 }
             }
-            None if is_covered(diff, indexes.iter().filter_map(detail_of)) => {}
-            None => left.push((path.clone(), diff.clone())),
+            None => {
+                let details: Vec<&str> = indexes.iter().filter_map(detail_of).collect();
+                left.extend(untold(diff, &details).map(|untold| (path.clone(), untold)));
+            }
         }
     }
     left
@@ -115,19 +120,38 @@ fn names(path: &[&str], below_root: &str, cwd: &str) -> bool {
     end == below && (cwd.is_empty() || parts("", cwd).starts_with(root))
 }
 
-/// Returns whether details have every line that a diff changes.
-fn is_covered<'a>(diff: &str, details: impl Iterator<Item = &'a str>) -> bool {
-    let mut changed: HashSet<&str> = HashSet::new();
-    let mut has_details = false;
-    for detail in details {
-        // The rest of a shortened diff is not known; its mark says so.
-        if is_shortened(detail) {
-            return true;
-        }
-        has_details = true;
-        changed.extend(detail.lines().filter(|line| is_change(line)));
+/// Returns the part of a diff that details do not have; `None` if they have all of it.
+///
+/// Of a shortened detail the rest is not known, and its mark says so. A hunk that it has in part is told, and one that it does not
+/// have at all is not.
+fn untold(diff: &str, details: &[&str]) -> Option<String> {
+    let lines_of = |details: &mut dyn Iterator<Item = &&str>| -> HashSet<String> {
+        details.flat_map(|detail| changed_lines(detail)).map(str::to_owned).collect()
+    };
+    let told = lines_of(&mut details.iter());
+    let in_part = lines_of(&mut details.iter().filter(|detail| is_shortened(detail)));
+    let is_told = |part: &str| changed_lines(part).all(|line| told.contains(line));
+    if !details.is_empty() && is_told(diff) {
+        return None;
     }
-    has_details && diff.lines().filter(|line| is_change(line)).all(|line| changed.contains(line))
+    if in_part.is_empty() {
+        return Some(diff.to_owned());
+    }
+    let is_told_in_part = |hunk: &str| {
+        // Short lines are in many places.
+        changed_lines(hunk).any(|line| line.trim().len() > TELLING && in_part.contains(line))
+    };
+    let starts: Vec<usize> = diff.match_indices("\n@@").map(|(at, _)| at + 1).collect();
+    let header = diff.get(..starts.first().copied().unwrap_or(0)).unwrap_or_default();
+    let starts = if starts.is_empty() { vec![0] } else { starts };
+    let ends = starts.iter().skip(1).copied().chain([diff.len()]);
+    let hunks = starts.iter().zip(ends).filter_map(|(start, end)| diff.get(*start..end));
+    let left: String = hunks.filter(|hunk| !is_told(hunk) && !is_told_in_part(hunk)).collect();
+    (!left.is_empty()).then(|| format!("{header}{left}"))
+}
+
+fn changed_lines(diff: &str) -> impl Iterator<Item = &str> {
+    diff.lines().filter(|line| is_change(line))
 }
 
 fn is_change(line: &str) -> bool {
@@ -228,8 +252,21 @@ mod tests {
         assert_eq!(attached(&mut turn, &[("a", same)]).1, [""; 0]);
         let more = format!("{same}\n-three\n+THREE");
         assert_eq!(attached(&mut turn, &[("a", &more)]).1, ["a"]);
-        let mut shortened = [init("/p"), edited("Write", "/p/a", Some("+x\n[9 lines omitted]"))];
-        assert_eq!(attached(&mut shortened, &[("a", "+y")]).1, [""; 0]);
+    }
+
+    #[test]
+    fn a_shortened_detail_covers_the_hunks_that_it_begins_and_no_other() {
+        let told = "--- a/a\n+++ b/a\n@@ -1 +1 @@\n-one long line\n+ONE LONG LINE\n[9 lines omitted]";
+        let mut turn = [init("/p"), edited("Edit", "/p/a", Some(told))];
+        let header = "diff --git a/a b/a\n--- a/a\n+++ b/a\n";
+        let first = "@@ -1,2 +1,2 @@\n-one long line\n+ONE LONG LINE\n two\n+and more\n";
+        let second = "@@ -90,2 +90,2 @@\n-by another program\n+By another program\n+}\n";
+        assert_eq!(attach_diffs(&mut turn, &diffs(&[("a", &format!("{header}{first}"))])), []);
+        let left = attach_diffs(&mut turn, &diffs(&[("a", &format!("{header}{first}{second}"))]));
+        assert_eq!(left, diffs(&[("a", &format!("{header}{second}"))]));
+        // A line of one character is in many places.
+        let mut short = [init("/p"), edited("Write", "/p/a", Some("+x\n[9 lines omitted]"))];
+        assert_eq!(attached(&mut short, &[("a", "+x\n+y")]).1, ["a"]);
     }
 
     #[test]

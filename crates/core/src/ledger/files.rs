@@ -30,6 +30,17 @@ pub(super) struct Files {
     roots: Vec<String>,
     /// The number of further files by directory.
     further: BTreeMap<String, u64>,
+    /// The number of further files of each undo.
+    further_undone: Vec<FurtherUndone>,
+}
+
+/// The further files of an undo in a directory. `of` is the event that was undone.
+#[derive(Debug)]
+struct FurtherUndone {
+    directory: String,
+    files: u64,
+    turn: u64,
+    of: u64,
 }
 
 /// A file as it is rendered.
@@ -67,6 +78,14 @@ impl Files {
         grows
     }
 
+    /// Counts further files of the undo of an event.
+    pub(super) fn count_further_undone(&mut self, directory: &str, files: u64, turn: u64, of: u64) -> usize {
+        let directory = directory.to_owned();
+        let grows = directory.chars().count() + 36;
+        self.further_undone.push(FurtherUndone { directory, files, turn, of });
+        grows
+    }
+
     /// Notes a directory that an agent ran in.
     pub(super) fn root(&mut self, directory: &str) {
         let directory = directory.trim_end_matches('/');
@@ -77,6 +96,7 @@ impl Files {
 
     /// Replaces the marks of an undo of this event by marks that it was undone. Returns whether there was one.
     pub(super) fn redo(&mut self, seq: u64) -> bool {
+        self.further_undone.retain(|undone| undone.of != seq);
         let mut found = false;
         for touch in self.touched.iter_mut().flat_map(|(_, touches)| touches) {
             if matches!(touch, Touch::Undone { of, .. } if *of == seq) {
@@ -89,6 +109,7 @@ impl Files {
 
     /// Removes the marks of an undo of this event. Returns whether there was one.
     pub(super) fn forget_undo(&mut self, seq: u64) -> bool {
+        self.further_undone.retain(|undone| undone.of != seq);
         let mut found = false;
         for (_, touches) in &mut self.touched {
             touches.retain(|touch| {
@@ -101,11 +122,16 @@ impl Files {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.touched.is_empty() && self.further.is_empty()
+        self.touched.is_empty() && self.further.is_empty() && self.further_undone.is_empty()
     }
 
-    pub(super) fn further(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.further.iter().map(|(directory, files)| (directory.as_str(), *files))
+    /// Returns the directories with further files: how many, and what was done to them.
+    pub(super) fn further(&self) -> impl Iterator<Item = (&str, u64, String)> {
+        let changed = self.further.iter();
+        let changed = changed.map(|(directory, files)| (directory.as_str(), *files, "changed".to_owned()));
+        let undone = self.further_undone.iter();
+        changed
+            .chain(undone.map(|it| (it.directory.as_str(), it.files, format!("undone (turn {})", it.turn))))
     }
 
     /// Returns the files, newest first, with paths below the directory of the session.

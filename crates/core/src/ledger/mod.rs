@@ -2,11 +2,12 @@
 //!
 //! A summary describes the work and may lose facts. The ledger has them from the events, without a model: every file and how
 //! it was touched, every command and how its last run ended, and the failures that no later event fixed. It is rendered beside
-//! the summary each time and is not stored.
+//! the summary and is not stored; a [cache](LedgerCache) saves reading the same events at every turn.
 //!
 //! Events are taken newest first, so that the last outcome of a command is the first one seen and reading can stop when the
 //! ledger is full. That depends on the events alone, not on the pages in which a store returns them.
 
+mod cache;
 mod command;
 mod files;
 mod line;
@@ -14,10 +15,11 @@ mod render;
 
 use std::collections::{HashMap, HashSet};
 
+pub use self::cache::{LedgerCache, LedgerKey};
 use self::command::{CommandKey, Outcome, Succeeded};
 use self::files::{Files, Touch};
 use self::line::plain_line;
-use crate::event::{FileChange, FileStatus, Undo};
+use crate::event::{DirectoryChanges, FileChange, FileStatus, Undo};
 use crate::{Block, Event, Json, Page, Seq, SessionId, SessionStore, StoreError, Tool};
 
 /// The kinds of events that a ledger is made from.
@@ -243,6 +245,9 @@ impl Ledger {
         if !is_undone {
             for file in &undo.files {
                 self.touch(&file.path, Touch::Undone { turn: undo.turn, of: undo.of });
+            }
+            for DirectoryChanges { path, files } in &undo.directories {
+                self.chars += self.files.count_further_undone(path, *files, undo.turn, undo.of);
             }
         }
     }

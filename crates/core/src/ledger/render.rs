@@ -59,8 +59,8 @@ impl Ledger {
         let mut files = self.files.lines();
         // Stable, so those that changed are in the order of time too.
         files.sort_by_key(|file| !file.is_changed);
-        let further = self.files.further().take(DIRECTORIES).map(|(directory, files)| {
-            format!("\n- {}: {files} further files changed", listed_name(directory))
+        let further = self.files.further().take(DIRECTORIES).map(|(directory, files, how)| {
+            format!("\n- {}: {files} further files {how}", listed_name(directory))
         });
         Section::Files { files, further: further.collect() }
     }

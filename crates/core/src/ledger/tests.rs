@@ -1,4 +1,4 @@
-//! Golden texts of ledgers.
+//! Golden texts of ledgers. A change of one needs the next number of `RULES`.
 
 use super::*;
 
@@ -38,6 +38,7 @@ fn it_has_files_by_directory_commands_and_open_failures() {
         r#"{"ToolResult":{"tool_use_id":"7","tool_name":"Bash","content":"Exit code 1","is_error":true}}"#,
         r#"{"Changes":{"files":[{"path":"src/a.rs"},{"path":"src/c.rs","status":"added"},{"path":"old.rs","status":"deleted"},{"path":"new name.rs","from":"n.rs","status":"renamed"}],"directories":[{"path":"gen","files":7}]}}"#,
     ]);
+    assert_eq!(cache::RULES, 1, "cached ledgers of earlier rules are not used");
     assert_eq!(
         text,
         "Failures that nothing fixed:\n\
@@ -107,6 +108,25 @@ fn an_undo_is_named_and_an_undone_undo_is_not() {
         text(&[changes, undo, r#"{"Changes":{"files":[{"path":"a.rs"}]}}"#]),
         "Files touched:\n- .: created, undone (turn 3) b.rs; undone (turn 3), edited a.rs"
     );
+}
+
+#[test]
+fn an_undo_of_more_files_than_are_named_counts_the_rest() {
+    let more = r#""files":[{"path":"a.rs"}],"directories":[{"path":"gen","files":7}]"#;
+    let changes = format!(r#"{{"Changes":{{{more}}}}}"#);
+    let undo = format!(r#"{{"Undo":{{"of":1,"turn":3,{more}}}}}"#);
+    let redo = format!(r#"{{"Undo":{{"of":2,"turn":3,"redo":true,{more}}}}}"#);
+    let again = format!(r#"{{"Undo":{{"of":3,"turn":3,{more}}}}}"#);
+    let changed = "\n- gen: 7 further files changed";
+    let undone = format!(
+        "Files touched:\n- .: edited, undone (turn 3) a.rs{changed}\n- gen: 7 further files undone (turn 3)"
+    );
+    assert_eq!(text(&[&changes, &undo]), undone);
+    assert_eq!(
+        text(&[&changes, &undo, &redo]),
+        format!("Files touched:\n- .: edited, restored a.rs{changed}")
+    );
+    assert_eq!(text(&[&changes, &undo, &redo, &again]), undone);
 }
 
 #[test]

@@ -8,7 +8,9 @@ use azureal_core::agent::{
     Agent, AgentCommand, AgentError, AgentOutput, AgentParser, AgentRequest, Permission, Program,
 };
 use azureal_core::event::{Complete, Outcome, SystemMessage};
-use azureal_core::{Event, Keep, Role, Seq, Threshold, read_context, read_context_for, wrap_context};
+use azureal_core::{
+    Compaction, Event, Keep, Role, Seq, Threshold, read_context, read_context_for, wrap_context,
+};
 use azureal_engine::{CompactionOptions, FinishedTurn, Summariser, TurnControls, TurnEvent, TurnOptions};
 use futures_executor::block_on;
 
@@ -248,8 +250,8 @@ fn ten_turns_after_a_compaction_cause_no_second_one_before_the_threshold_is_reac
     let run = |number: usize| {
         let before = record().chars_since_compaction();
         let compactions = world.0.compactions();
-        drive(world.0.submit(&format!("Prompt {number}: never touch the tests."), options()), |_, _| {})
-            .unwrap();
+        let prompt = format!("Prompt {number}: never touch the tests.");
+        drive(world.0.submit(&prompt, options()), |_, _| {}).unwrap();
         (before, world.0.compactions() - compactions)
     };
     let (before, compacted) = run(0);
@@ -271,6 +273,13 @@ fn ten_turns_after_a_compaction_cause_no_second_one_before_the_threshold_is_reac
     });
     assert!(turns_until_the_next.is_some(), "the threshold is reached again");
     assert!(record().opening <= THRESHOLD / 4 + 300, "{}", record().opening);
+    // A size that is not that of the opening, as after a change of the threshold, is corrected by the next turn.
+    let (store, session, opening) = (&world.0.store, world.0.session, record().opening);
+    let newest = block_on(store.compactions(session)).unwrap().pop().unwrap();
+    let stale = Compaction { opening_chars: Some(opening + 1_000), ..newest };
+    block_on(store.add_compaction(session, &stale)).unwrap();
+    run(60);
+    assert_eq!(record().opening, opening);
 }
 
 #[test]

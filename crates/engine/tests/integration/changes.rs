@@ -1,12 +1,12 @@
 //! What a turn changes in the files of a git worktree.
 
 use std::fs;
-use std::process::Command;
 
 use azureal_core::event::{Changes, FileStatus, Outcome};
 use azureal_core::{Event, NewSession, build_context};
 use azureal_engine::{ChangeRecorder, RecordChanges, SpooledProcess, TurnEvent, TurnOptions, TurnRequest};
 use azureal_snapshots::GitProgram;
+use azureal_testkit::project::git_repository;
 use azureal_testkit::until;
 use futures_executor::block_on;
 
@@ -18,14 +18,7 @@ fn repository() -> Project {
     fs::write(project.path("a.txt"), "one\ntwo\n").unwrap();
     fs::write(project.path("b.txt"), "b\n").unwrap();
     fs::write(project.path(".gitignore"), ".azureal\ntarget\ngate*\nbegun*\n").unwrap();
-    for arguments in [
-        &["init", "-q"][..],
-        &["add", "-A"],
-        &["-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "first"],
-    ] {
-        let status = Command::new("git").args(arguments).current_dir(&project.directory).status().unwrap();
-        assert!(status.success());
-    }
+    git_repository(&project.directory);
     let git = GitProgram { program: "git".into(), environment: own_environment().clone() };
     let changes = Some(ChangeRecorder::new(&project.directory, git));
     Project { changes, ..project }
@@ -176,4 +169,71 @@ fn more_files_than_are_named_are_counted_by_directory() {
     let further: u64 = changes.directories.iter().map(|directory| directory.files).sum();
     assert_eq!((further, changes.directories[0].path.as_str()), (100, "n"));
     assert!(changes.summary().starts_with("300 files changed, +"), "{}", changes.summary());
+}
+
+#[test]
+fn a_result_gets_the_diff_of_its_own_file() {
+    let project = repository();
+    fs::create_dir(project.path("a")).unwrap();
+    // Their order by folders is another than that of their bytes.
+    fs::write(project.path("a/b"), "1\n").unwrap();
+    fs::write(project.path("a-b"), "1\n").unwrap();
+    let root = fs::canonicalize(&project.directory).unwrap();
+    let init = format!(r#"{{"Init":{{"cwd":"{}"}}}}"#, root.display());
+    let result = r#"{"ToolResult":{"tool_name":"Edit","file_path":"a/b","content":"file changed"}}"#;
+    let script = "echo in folder > a/b; echo beside > a-b; rm b.txt; ln -s x b.txt";
+    project.run(&format!("{script}; printf '%s\\n' '{init}' '{result}'; {DONE}"), "go");
+    let detail = project.events().into_iter().find_map(|event| match event {
+        Event::ToolResult(result) => Some(result.detail.unwrap_or_default()),
+        _ => None,
+    });
+    let detail = detail.unwrap();
+    assert!(detail.contains("+in folder") && !detail.contains("beside"), "{detail}");
+    let [changes] = &changes(&project)[..] else { panic!() };
+    assert_eq!(files(changes), ["modified a-b +1 −1", "modified a/b +1 −1", "modified b.txt +1 −1"]);
+    let rest = changes.detail.as_deref().unwrap();
+    assert!(rest.contains("+beside") && rest.contains("+x") && !rest.contains("in folder"), "{rest}");
+}
+
+/// Records with a git that sleeps before a comparison with one of these options.
+fn with_slow_git(project: Project, options: &str) -> Project {
+    use std::os::unix::fs::PermissionsExt;
+    let program = project.path(".azureal/slow-git");
+    fs::create_dir_all(program.parent().unwrap()).unwrap();
+    let script = format!(
+        "#!/bin/sh\nfor word; do case \"$word\" in {options}) exec sleep 1000;; esac; done\nexec git \"$@\"\n"
+    );
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let git = GitProgram { program, environment: own_environment().clone() };
+    Project { changes: Some(ChangeRecorder::new(&project.directory, git)), ..project }
+}
+
+#[test]
+fn files_are_recorded_though_their_lines_take_too_long() {
+    for (options, expected) in [("--numstat|-p", "modified a.txt"), ("-p", "modified a.txt +1 −0")] {
+        let project = with_slow_git(repository(), options);
+        project.run(&format!("echo three >> a.txt; {DONE}"), "go");
+        let [changes] = &changes(&project)[..] else { panic!("{options}: {:?}", project.events()) };
+        assert_eq!(files(changes), [expected], "{options}");
+        assert_eq!(changes.detail, None);
+    }
+}
+
+#[test]
+fn many_files_that_were_ignored_make_no_large_event() {
+    let project = repository();
+    fs::create_dir(project.path("target")).unwrap();
+    for number in 0..3_000 {
+        fs::write(project.path(&format!("target/{number:04}")), "SECRET\n").unwrap();
+    }
+    project.run(&format!("echo .azureal > .gitignore; {DONE}"), "go");
+    let [changes] = &changes(&project)[..] else { panic!("{:?}", project.events()) };
+    assert_eq!(files(changes), ["modified .gitignore +0 −3"]);
+    let skipped: Vec<_> = changes.skipped.iter().map(|it| (it.path.as_str(), it.reason.as_str())).collect();
+    assert_eq!(skipped.len(), 20);
+    assert_eq!(skipped[0], ("target/0000", "ignored before the turn"));
+    assert_eq!(skipped[19], ("2981 more files", "ignored before the turn"));
+    assert!(Event::Changes(changes.clone()).to_json().len() < 4_000);
+    assert!(!build_context(None, None, &project.events()).contains("SECRET"));
 }

@@ -5,7 +5,8 @@ use std::io::Write;
 use azureal_core::{Fold, SessionRecord, to_visible_json};
 
 use super::masking::Masking;
-use super::{ExportError, Source, each_event};
+use super::paired::paired;
+use super::{ExportError, Source, each_event, is_empty_frame};
 use crate::DamagedEvents;
 
 pub(super) async fn write(
@@ -21,7 +22,9 @@ pub(super) async fn write(
     })
     .await?;
     write!(out, "[")?;
-    for (index, message) in fold.finish().iter().enumerate() {
+    // Providers refuse a call without a result.
+    let messages = paired(fold.finish());
+    for (index, message) in messages.iter().filter(|message| !is_empty_frame(message)).enumerate() {
         let separator = if index == 0 { "\n" } else { ",\n" };
         write!(out, "{separator}{}", to_visible_json(message)?)?;
     }

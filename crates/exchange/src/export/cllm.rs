@@ -6,29 +6,34 @@
 use std::io::Write;
 use std::time::SystemTime;
 
-use azureal_core::event::SystemMessage;
+use azureal_core::agent::OFFLINE_AGENT;
+use azureal_core::event::{ModelSwitch, SystemMessage};
 use azureal_core::{Block, Event, Fold, Message, SessionRecord, ascii_json};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::masking::Masking;
-use super::{ExportError, Source, each_event};
+use super::{ExportError, Source, each_event, is_empty_frame};
 use crate::DamagedEvents;
+use crate::import::{ExportNote, NOTE};
 
 pub(super) async fn write(
     source: &Source<'_>,
     record: &SessionRecord,
+    id: Option<&str>,
     masking: &mut Masking<'_>,
     out: &mut impl Write,
 ) -> Result<DamagedEvents, ExportError> {
     let mut fold = Fold::default();
     let mut metadata = Map::new();
-    let mut is_first = true;
+    let mut model = None;
+    let mut events = 0;
     let damaged = each_event(source, record.id, masking, |event| {
-        if let (true, Event::SystemMessage(system)) = (is_first, &event) {
+        if let (0, Event::SystemMessage(system)) = (events, &event) {
             keep_record(system, &mut metadata);
         }
-        is_first = false;
+        note_model(&event, &mut model);
+        events += 1;
         fold.push(event);
         Ok(())
     })
@@ -37,13 +42,23 @@ pub(super) async fn write(
     if tokens > 0 {
         metadata.insert("total_tokens".to_owned(), tokens.into());
     }
+    let messages: Vec<(String, String)> = fold
+        .finish()
+        .iter()
+        .filter(|message| !is_empty_frame(message))
+        .map(|message| (message.role.to_string(), flat(message)))
+        .collect();
+    if let Some(uuid) = record.uuid {
+        metadata.insert(NOTE.to_owned(), json!(ExportNote::new(uuid, events, &messages)));
+    }
     let messages: Vec<Value> =
-        fold.finish().iter().map(|message| json!({"role": message.role, "content": flat(message)})).collect();
+        messages.into_iter().map(|(role, content)| json!({"role": role, "content": content})).collect();
     // A store that keeps no times has no better answer.
     let created_at = if record.created_at.is_empty() { now() } else { record.created_at.clone() };
     let conversation = json!({
-        "id": conversation_id(record),
-        "model": record.counts.model.as_deref().unwrap_or(""),
+        "id": id.map_or_else(|| conversation_id(record), str::to_owned),
+        // Without a model, cllm uses the one of its configuration.
+        "model": model.unwrap_or_default(),
         "messages": messages,
         "created_at": created_at,
         "updated_at": created_at,
@@ -51,6 +66,19 @@ pub(super) async fn write(
     });
     writeln!(out, "{}", ascii_json(&format!("{conversation:#}")))?;
     Ok(damaged)
+}
+
+/// Notes the model that answers from here on. The built-in agent has none.
+fn note_model(event: &Event, model: &mut Option<String>) {
+    let (name, agent) = match event {
+        Event::Init(init) => (&init.model, &init.agent),
+        Event::ModelSwitch(switch) => (&switch.model, &switch.agent),
+        _ => return,
+    };
+    let is_model = !name.is_empty() && name != ModelSwitch::DEFAULT;
+    if is_model && agent.as_deref() != Some(OFFLINE_AGENT) {
+        *model = Some(name.clone());
+    }
 }
 
 /// Returns the present. A clock that is set beyond the year 9999, which a timestamp cannot hold, counts as that year.

@@ -1,5 +1,6 @@
 //! Exporting to a file, which only its owner can read and which appears whole or not at all.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -29,6 +30,8 @@ pub async fn export_to_file(
     existing: ExistingFile,
 ) -> Result<Exported, ExportError> {
     check(path, existing)?;
+    let stem = path.file_stem().and_then(OsStr::to_str);
+    let options = ExportOptions { conversation: options.conversation.or(stem), ..options };
     let mut file = BufWriter::new(draft_beside(path)?);
     let exported = export(store, record, options, &mut file).await.map_err(|error| match error {
         error @ (ExportError::Output(_) | ExportError::Json(_)) => {

@@ -7,12 +7,13 @@ mod file;
 mod json;
 mod markdown;
 mod masking;
+mod paired;
 
 use std::io::Write;
 
 use azureal_core::{
-    Event, EventRange, EventSource, Page, Redactor, SessionId, SessionRecord, SessionStore, StoreError,
-    StoredEvent, async_trait, each_page,
+    Event, EventRange, EventSource, Message, Page, Redactor, Role, SessionId, SessionRecord, SessionStore,
+    StoreError, StoredEvent, async_trait, each_page,
 };
 
 pub use error::ExportError;
@@ -54,12 +55,15 @@ pub struct ExportOptions<'a> {
     pub redactor: Option<&'a Redactor>,
     /// Where the events come from, if not from the store: in their full form.
     pub events: Option<&'a dyn EventSource>,
+    /// The id of a conversation of cllm; by default the name or number of the session. cllm loads a conversation by the name of its file and
+    /// saves it by its id, so both should be the same.
+    pub conversation: Option<&'a str>,
 }
 
 impl ExportOptions<'_> {
     /// Exports what is stored, with all secrets in it.
     pub fn new(format: ExportFormat) -> Self {
-        Self { format, redactor: None, events: None }
+        Self { format, redactor: None, events: None, conversation: None }
     }
 }
 
@@ -92,10 +96,17 @@ pub async fn export(
     let damaged = match options.format {
         ExportFormat::Json => json::write(source, record, &mut masking, out).await,
         ExportFormat::Markdown => markdown::write(source, record, &mut masking, out).await,
-        ExportFormat::Cllm => cllm::write(source, record, &mut masking, out).await,
+        ExportFormat::Cllm => cllm::write(source, record, options.conversation, &mut masking, out).await,
         ExportFormat::Axio => axio::write(source, record, &mut masking, out).await,
     }?;
     Ok(Exported { damaged, masked: masking.count() })
+}
+
+/// Returns whether a message is an empty system message: all context commands of its session failed and are to be ignored. Providers refuse
+/// a message without text.
+fn is_empty_frame(message: &Message) -> bool {
+    message.role == Role::System
+        && message.content.iter().all(|block| block.as_text().is_some_and(str::is_empty))
 }
 
 /// Reads events one by one. An error event replaces each event that cannot be read, so that a reader notices the gap.

@@ -54,6 +54,7 @@ impl AxioSessions {
     pub(super) fn open(database: DatabaseCopy) -> Result<Self, ImportError> {
         let connection = database.connect()?;
         let mut sessions = Vec::new();
+        let mut is_axio = false;
         for tables in TABLES {
             if database.has_table(tables.messages)
                 && has_columns(&connection, tables).map_err(|error| database.sqlite_error(error))?
@@ -61,10 +62,14 @@ impl AxioSessions {
                 let mut found =
                     sessions_in(&connection, tables).map_err(|error| database.sqlite_error(error))?;
                 sessions.append(&mut found);
+                is_axio = true;
             }
         }
-        if sessions.is_empty() {
+        if !is_axio {
             return Err(super::recognise::unknown(database.source()));
+        }
+        if sessions.is_empty() {
+            return Err(ImportError::NoMessages { path: database.source().to_owned() });
         }
         Ok(Self { connection, sessions: sessions.into_iter(), database })
     }

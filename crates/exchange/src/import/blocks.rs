@@ -16,17 +16,19 @@ use super::problem::Reason;
 const LONGEST_STRING: usize = 1000;
 
 /// Fields that are not part of the conversation. They are reported and left out.
-const BESIDE_THE_POINT: [&str; 18] = [
+const BESIDE_THE_POINT: [&str; 20] = [
     "cache_control",
     "created",
     "created_at",
     "finish_reason",
     "id",
     "index",
+    "input_preparation",
     "metadata",
     "model",
     "object",
     "provenance",
+    "provider",
     "status",
     "stop_reason",
     "stop_sequence",
@@ -144,7 +146,7 @@ impl MessageReader<'_> {
         let kind = part.string_field("type").unwrap_or_default();
         let fields = part.fields();
         let block = part.read::<Block>().ok().or_else(|| match kind.as_str() {
-            "image" => image(part).map(Block::Image),
+            "image" | "audio" | "video" => image(part).map(Block::Image),
             "tool_result" => self.tool_result(part),
             _ => None,
         });
@@ -274,11 +276,11 @@ fn arguments(function: &Json) -> Option<Json> {
     Some(if is_nothing(raw.get()) { Json::empty_object() } else { Json::from_fields([("arguments", &*raw)]) })
 }
 
-/// Reads an image in a field `source`, where some providers write it.
+/// Reads an image, a sound or a film in a field `source`, where some providers write it.
 fn image(part: &Json) -> Option<azureal_core::Image> {
     let source: Json = serde_json::from_str(part.fields().get("source")?.get()).ok()?;
     let flat = json!({
-        "type": "image",
+        "type": part.string_field("type")?,
         "media_type": source.string_field("media_type")?,
         "data": source.string_field("data")?,
     });
@@ -339,26 +341,49 @@ mod tests {
     }
 
     #[test]
+    fn sounds_and_films_are_read() {
+        let sound = Block::image(MediaType::Wav, [1, 2, 3]);
+        let film = OutputPart::Image(azureal_core::Image { media_type: MediaType::Mp4, data: vec![0] });
+        for content in [
+            r#"[{"type":"audio","media_type":"audio/wav","data":"AQID"}]"#,
+            r#"[{"type":"audio","source":{"type":"base64","media_type":"audio/wav","data":"AQID"}}]"#,
+        ] {
+            let (events, reports) = read_message("user", content);
+            assert_eq!((fold(events), reports), (vec![Message::new(Role::User, [sound.clone()])], vec![]));
+        }
+        let (events, reports) = read_message(
+            "user",
+            r#"[{"type":"tool_result","tool_use_id":"t","content":[{"type":"video","media_type":"video/mp4","data":"AA=="}]}]"#,
+        );
+        let Block::ToolResult { content: ToolOutput::Parts(parts), .. } = &fold(events)[0].content[0] else {
+            panic!()
+        };
+        assert_eq!((parts, reports), (&vec![film], vec![]));
+    }
+
+    #[test]
     fn nothing_is_dropped_in_silence() {
         let long = "A".repeat(5000);
         let (events, reports) = read_message(
             "assistant",
             &format!(
-                r#"[{{"type":"reasoning","text":"hm"}},{{"type":"audio","media_type":"audio/wav","data":"{long}"}},{{"type":"text","text":"x","signature":"s"}}]"#
+                r#"[{{"type":"reasoning","text":"hm"}},{{"type":"smell","media_type":"smell/rose","data":"{long}"}},{{"type":"text","text":"x","signature":"s","provider":"google"}}]"#
             ),
         );
         assert_eq!(
             reports,
             [
                 "reasoning block, kept apart from the messages",
-                "`audio` block, kept as a note in the text",
+                "`smell` block, kept as a note in the text",
+                "`provider` of a `text` block, left out",
                 "provider's signature, left out",
             ]
         );
         assert_eq!(events[0].kind(), "Reasoning");
         let messages = fold(events);
+        assert_eq!(messages[0].content.len(), 2, "what is left out is in no text");
         let text = messages[0].first_text().unwrap();
-        assert!(text.starts_with("[audio block: ") && text.contains("(5000 characters)"), "{text}");
+        assert!(text.starts_with("[smell block: ") && text.contains("(5000 characters)"), "{text}");
         assert!(text.len() < 300);
 
         let (events, reports) = read_message("tool", r#""out""#);

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use super::axio::Conversation;
 use super::blocks::Fields;
+use super::continued::{Continuation, ExportNote, NOTE};
 use super::recognise::parse;
 use super::{ImportError, IncomingSession};
 use crate::identity::SessionIdentity;
@@ -37,12 +38,26 @@ pub(super) fn read(path: &Path, text: &str) -> Result<IncomingSession, ImportErr
     // cllm counts both directions as one.
     let tokens = metadata.remove("total_tokens").and_then(|raw| serde_json::from_str(raw.get()).ok());
     let record = (metadata.remove("context_executed_at"), metadata.remove("context_commands"));
+    let note = metadata.remove(NOTE).and_then(|raw| serde_json::from_str::<ExportNote>(raw.get()).ok());
+    let note = note.filter(|note| note.is_of(stored.messages.iter().map_while(role_and_text)));
     let mut conversation = Conversation::default();
+    let mut exported = None;
     for (index, message) in stored.messages.iter().enumerate() {
+        if note.as_ref().is_some_and(|note| note.messages == index) {
+            exported = Some(conversation.events.len());
+        }
         conversation.add_message(index as u64, message);
     }
+    let continuation = note.map(|note| {
+        let added = conversation.events.iter().skip(exported.unwrap_or(usize::MAX));
+        Continuation { note, added: added.map(Event::to_json).collect() }
+    });
     conversation.add_rest(more);
     conversation.add_rest(metadata);
+    if record.0.is_some() && !matches!(conversation.events.first(), Some(Event::SystemMessage(_))) {
+        // All commands failed and are to be ignored: they have run all the same.
+        conversation.events.insert(0, Event::SystemMessage(SystemMessage::default()));
+    }
     if let Some(Event::SystemMessage(system)) = conversation.events.first_mut()
         && let Err(why) = restore_record(system, record)
     {
@@ -56,11 +71,14 @@ pub(super) fn read(path: &Path, text: &str) -> Result<IncomingSession, ImportErr
     let (texts, totals, problems) = conversation.finish();
     Ok(IncomingSession {
         label: path.display().to_string(),
-        identity: SessionIdentity::of_origin(format!(
-            "cllm:{}@{}",
-            stored.id,
-            stored.created_at.as_deref().unwrap_or("")
-        )),
+        identity: SessionIdentity {
+            continuation,
+            ..SessionIdentity::of_origin(format!(
+                "cllm:{}@{}",
+                stored.id,
+                stored.created_at.as_deref().unwrap_or("")
+            ))
+        },
         created_at: stored.created_at,
         name: Some(stored.id),
         worktree: None,
@@ -71,6 +89,11 @@ pub(super) fn read(path: &Path, text: &str) -> Result<IncomingSession, ImportErr
         notices: Vec::new(),
         problems,
     })
+}
+
+/// Returns the role and the text of a message; `None` if it has another content.
+fn role_and_text(message: &Json) -> Option<(String, String)> {
+    Some((message.string_field("role")?, message.string_field("content")?))
 }
 
 /// Restores the record of context commands, so that they do not run again.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use azureal_core::StoreError;
 use azureal_store::sqlite::rusqlite::backup::{Backup, StepResult};
 use azureal_store::sqlite::rusqlite::{self, Connection, ErrorCode, OpenFlags};
-use azureal_store::sqlite::{COMPANIONS, check_foreign, open_foreign, with_suffix};
+use azureal_store::sqlite::{COMPANIONS, check_foreign, open_foreign, open_foreign_unused, with_suffix};
 
 use super::ImportError;
 use crate::temporary::TemporaryFolder;
@@ -112,6 +112,22 @@ impl DatabaseCopy {
     pub(super) fn sqlite_error(&self, error: rusqlite::Error) -> ImportError {
         in_source(&self.source, store_error(&self.source, error))
     }
+}
+
+/// Opens a database where it is, for a short look; `None` if only a copy of it can be read.
+pub(super) fn look(source: &Path) -> Result<Option<Connection>, ImportError> {
+    let here = |error| file_error(source, error);
+    let real = fs::canonicalize(source).map_err(here)?;
+    check_companions(&real)?;
+    let opened = if leaves_no_trace(&real).map_err(here)? {
+        open_foreign(&real)
+    } else if with_suffix(&real, "-wal").exists() {
+        return Ok(None);
+    } else {
+        open_foreign_unused(&real)
+    };
+    let checked = opened.and_then(|connection| check_foreign(&real, &connection).map(|()| connection));
+    Ok(checked.ok())
 }
 
 fn file_error(path: &Path, source: io::Error) -> ImportError {

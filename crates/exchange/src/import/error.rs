@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use azureal_agents::native::NativeError;
 use azureal_core::{EventError, SessionId, StoreError, counted, io_error_text, quoted};
 
 use super::recognise::LARGEST_TEXT;
@@ -17,6 +18,9 @@ pub enum ImportError {
     /// A store cannot be read or written: the target, or the one that the sessions come from.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A session of an agent's program cannot be read.
+    #[error(transparent)]
+    Native(#[from] NativeError),
     /// A file or folder cannot be read, or a temporary file not be written.
     #[error("{}: {}", path.display(), io_error_text(source))]
     File {
@@ -37,8 +41,8 @@ pub enum ImportError {
         /// The file.
         path: PathBuf,
     },
-    /// The file is a list that contains no message.
-    #[error("{} is a list without any message", path.display())]
+    /// The file is a list or a database of messages, and contains none.
+    #[error("{} has no messages", path.display())]
     NoMessages {
         /// The file.
         path: PathBuf,

@@ -18,6 +18,7 @@ use azureal_core::{
 };
 use jiff::{Timestamp, civil, tz};
 
+use super::continued;
 use super::event_texts::TextReader;
 use super::lookup::{ImportNote, KnownBeginning, KnownSession, Lookup, RecognisedBy, Search};
 use super::problem::{ImportNotice, ImportProblem};
@@ -39,6 +40,7 @@ pub async fn import_session(
     incoming: &mut IncomingSession,
     progress: ImportProgress<'_>,
 ) -> Result<ImportOutcome, ImportError> {
+    continued::resolve(store, incoming).await?;
     if let Some(name) = incoming.name.take_if(|name| check_name(name).is_err()) {
         incoming.problems.push(ImportProblem::UnusableName(name));
     }
@@ -123,10 +125,20 @@ impl SessionImport<'_> {
         mark: Option<&str>,
     ) -> Result<Option<ImportOutcome>, ImportError> {
         match session {
-            KnownSession::All(id) => Ok(self.add_summaries(id).await?.map(|summaries| match summaries {
-                0 => ImportOutcome::Unchanged { id },
-                summaries => ImportOutcome::Continued { id, added: Added { events: 0, summaries } },
-            })),
+            KnownSession::All(id) => {
+                let Some(summaries) = self.add_summaries(id).await? else {
+                    return Ok(None);
+                };
+                let Some(tokens) = self.add_tokens(id).await? else {
+                    return Ok(None);
+                };
+                let added = Added { events: 0, summaries, tokens };
+                Ok(Some(if added == Added::default() {
+                    ImportOutcome::Unchanged { id }
+                } else {
+                    ImportOutcome::Continued { id, added }
+                }))
+            }
             KnownSession::Beginning(beginning) => self.append_rest(beginning, mark).await,
         }
     }
@@ -138,7 +150,7 @@ impl SessionImport<'_> {
         let (uuid, forked_from) =
             if is_fork { (None, identity.uuid) } else { (identity.uuid, identity.forked_from) };
         let name = match &incoming.name {
-            Some(name) => Some(self.free_name(name).await?),
+            Some(name) => Some(free_name(self.store, name).await?),
             None => None,
         };
         let new = NewSession {
@@ -167,27 +179,6 @@ impl SessionImport<'_> {
         Ok(Some(id))
     }
 
-    /// Returns the name, with a number behind it if another session has it: `login-2`, `login-3`.
-    async fn free_name(&self, name: &str) -> Result<String, ImportError> {
-        let numbered = |number: u64| if number == 1 { name.to_owned() } else { format!("{name}-{number}") };
-        let is_taken =
-            async |number| Ok::<_, StoreError>(!self.store.find(&numbered(number)).await?.is_empty());
-        // Thousands of sessions may have the name: a binary search needs few lookups.
-        let (mut taken, mut free) = (0, 1);
-        while is_taken(free).await? {
-            (taken, free) = (free, free * 2);
-        }
-        while free - taken > 1 {
-            let middle = taken.midpoint(free);
-            if is_taken(middle).await? {
-                taken = middle;
-            } else {
-                free = middle;
-            }
-        }
-        Ok(numbered(free))
-    }
-
     /// Appends the missing events, piece by piece; `None` if another process changed the session meanwhile.
     async fn append_rest(
         &self,
@@ -207,7 +198,8 @@ impl SessionImport<'_> {
         }
         // If this is interrupted, the next import adds the rest.
         let summaries = self.add_summaries(id).await?.unwrap_or(0);
-        Ok(Some(ImportOutcome::Continued { id, added: Added { events: rest.read() - begun, summaries } }))
+        let added = Added { events: rest.read() - begun, summaries, tokens: 0 };
+        Ok(Some(ImportOutcome::Continued { id, added }))
     }
 
     /// Returns the next piece as a turn, with the mark of the resulting state. The last piece also adds tokens and
@@ -280,6 +272,22 @@ impl SessionImport<'_> {
         Ok(())
     }
 
+    /// Adds the tokens that the source has counted since, and returns how many; `None` if the session has changed. A session with events of its own has
+    /// tokens of its own.
+    async fn add_tokens(&self, id: SessionId) -> Result<Option<u64>, ImportError> {
+        let Some(record) = unless_changed(self.store.get(id).await)? else {
+            return Ok(None);
+        };
+        let tokens = self.incoming.tokens.saturating_sub(record.tokens);
+        let has_others = record.counts.events != self.incoming.texts.count as u64;
+        if has_others || tokens == Tokens::default() {
+            return Ok(Some(0));
+        }
+        let turn = NewTurn { tokens, ..NewTurn::default() };
+        let added = unless_changed(self.store.append(id, turn).await)?;
+        Ok(added.map(|_| tokens.input.saturating_add(tokens.output)))
+    }
+
     /// Adds the summaries that the session lacks, and returns how many; `None` if the session is gone.
     async fn add_summaries(&self, id: SessionId) -> Result<Option<usize>, ImportError> {
         let wanted = summaries(self.incoming);
@@ -303,8 +311,28 @@ impl SessionImport<'_> {
     }
 }
 
+/// Returns the name, with a number behind it if another session has it: `login-2`, `login-3`.
+pub(super) async fn free_name(store: &dyn SessionStore, name: &str) -> Result<String, ImportError> {
+    let numbered = |number: u64| if number == 1 { name.to_owned() } else { format!("{name}-{number}") };
+    let is_taken = async |number| Ok::<_, StoreError>(!store.find(&numbered(number)).await?.is_empty());
+    // Thousands of sessions may have the name: a binary search needs few lookups.
+    let (mut taken, mut free) = (0, 1);
+    while is_taken(free).await? {
+        (taken, free) = (free, free * 2);
+    }
+    while free - taken > 1 {
+        let middle = taken.midpoint(free);
+        if is_taken(middle).await? {
+            taken = middle;
+        } else {
+            free = middle;
+        }
+    }
+    Ok(numbered(free))
+}
+
 /// Returns `None` if the store refused because another process has changed the session.
-fn unless_changed<T>(answer: Result<T, StoreError>) -> Result<Option<T>, ImportError> {
+pub(super) fn unless_changed<T>(answer: Result<T, StoreError>) -> Result<Option<T>, ImportError> {
     match answer {
         Ok(value) => Ok(Some(value)),
         Err(

@@ -4,16 +4,19 @@
 //! because opening it in place can leave files beside it. An import reports everything that it cannot import as it
 //! is, and keeps as text what azureal has no form for.
 
+mod agent_databases;
 mod axio;
 mod axio_database;
 mod blocks;
 mod cllm;
+mod continued;
 mod database_copy;
 mod error;
 mod event_texts;
 mod import_session;
 mod incoming;
 mod lookup;
+mod native;
 mod outcome;
 mod paths;
 mod problem;
@@ -24,15 +27,18 @@ mod source_store;
 
 use std::path::Path;
 
+pub use agent_databases::{native_sources, recognise_native};
 pub use error::{Difference, ImportError};
 pub use import_session::{ImportProgress, import_session};
 pub use incoming::IncomingSession;
+pub use native::{LeftOut, NativeCandidate, NativeImport, NativeImported, NativeOutcome, StoredRuns};
 pub use outcome::{Added, ImportOutcome};
 pub use paths::{ImportOptions, ImportPaths, ImportStep};
 pub use problem::{ImportNotice, ImportProblem};
 pub use report::ImportReport;
 pub use source_store::SourceStore;
 
+pub(crate) use continued::{Continuation, ExportNote, NOTE};
 pub(crate) use import_session::summaries;
 pub(crate) use lookup::stored_beginning;
 

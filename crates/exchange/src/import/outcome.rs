@@ -71,13 +71,15 @@ impl ImportOutcome {
     }
 }
 
-/// The events and summaries that an import added to a session. Displayed as text for people.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What an import added to a session. Displayed as text for people.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Added {
     /// The number of events.
     pub events: usize,
     /// The number of summaries.
     pub summaries: usize,
+    /// The number of tokens that the source has counted without a new event.
+    pub tokens: u64,
 }
 
 impl fmt::Display for Added {
@@ -87,9 +89,10 @@ impl fmt::Display for Added {
             1 => "1 new summary".to_owned(),
             count => format!("{count} new summaries"),
         };
-        match (self.events, self.summaries) {
-            (_, 0) => f.write_str(&events),
-            (0, _) => f.write_str(&summaries),
+        match (self.events, self.summaries, self.tokens) {
+            (0, 0, tokens) if tokens > 0 => f.write_str(&counted(tokens, "new token")),
+            (_, 0, _) => f.write_str(&events),
+            (0, _, _) => f.write_str(&summaries),
             _ => write!(f, "{events} and {summaries}"),
         }
     }

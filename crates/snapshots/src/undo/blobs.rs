@@ -13,7 +13,7 @@ use crate::error::{At, Error};
 use crate::git::{Deadline, PATIENT, args};
 use crate::worktree::{Home, Worktree};
 
-const FILE: &str = "undo.blobs";
+pub(crate) const FILE: &str = "undo.blobs";
 /// The bound on all contents together.
 const TOTAL: u64 = 4_000_000_000;
 const PIECE: usize = 64 * 1024;

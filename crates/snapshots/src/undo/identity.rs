@@ -33,6 +33,11 @@ impl Identity {
         }
     }
 
+    /// Returns the number that all names of a file share.
+    pub(crate) fn inode(&self) -> u64 {
+        self.inode
+    }
+
     /// Returns whether this file is the other one, which may have been renamed meanwhile.
     pub(crate) fn is_renamed(&self, other: &Self) -> bool {
         Self { changed: other.changed, ..*self } == *other

@@ -8,28 +8,32 @@
 //! | `forward` | all are staged; files are moved to their places, old ones aside | continues; on an error it goes `back` |
 //! | `back` | files are moved back | continues, until it is `prepared` again |
 //! | `done` | all files are in their places | the old files are removed |
+//! | `undone` | all is done, and the caller has not confirmed that it knows | stays, until [`forget`] |
+//! | `taken-back` | all is as before, and the caller has not confirmed that it knows | stays, until [`forget`] |
 //!
 //! Each step looks at the files that are there, so that it can be repeated. The journal has the identities of the files from
 //! before the undo and of the staged ones. A file that is not the recorded one was changed by another program: it is neither moved
 //! nor removed, and an undo that needs it goes `back`. An old version whose place is taken is put beside it.
 
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
+use azureal_files::Folder;
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use crate::beneath::{Found, is_forbidden};
+use crate::beneath::Found;
 use crate::compare::Version;
 use crate::error::{At, Error};
 use crate::origin::Began;
-use crate::worktree::{Home, Worktree};
+use crate::worktree::{self, Home, Worktree};
 
-use super::blobs::Blobs;
+use super::blobs::{self, Blobs};
 use super::identity::Identity;
 use super::moves::{Halt, Hook, Run, changed};
 use super::{Recovered, path};
@@ -38,15 +42,23 @@ const PREPARED: &str = "undo.prepared";
 const FORWARD: &str = "undo.forward";
 const BACK: &str = "undo.back";
 const DONE: &str = "undo.done";
+const UNDONE: &str = "undo.undone";
+const TAKEN_BACK: &str = "undo.taken-back";
+const STATES: [&str; 6] = [PREPARED, FORWARD, BACK, DONE, UNDONE, TAKEN_BACK];
 /// The journal with the identities of the staged files, until it replaces the one before.
 const STAGED: &str = "undo.staged";
-const HEADER: &[u8] = b"azureal undo 2";
+/// The index from which the snapshot after the undo is written.
+pub(crate) const INDEX: &str = "undo.index";
+/// All files that an undo may leave if it is killed, apart from its journal.
+const DRAFTS: [&str; 4] = [STAGED, INDEX, "undo.index.lock", blobs::FILE];
+/// The paths of the versions that were put beside their files, each followed by a NUL.
+pub(crate) const KEPT: &str = "undo.kept";
 const LINK: u32 = 0o120_000;
 const EXECUTABLE: u32 = 0o100;
 
-/// Returns whether the folder of a worktree has a journal.
+/// Returns whether the folder of a worktree has a journal, or a draft to remove.
 pub(crate) fn is_in(folder: &Path) -> bool {
-    [PREPARED, FORWARD, BACK, DONE].iter().any(|state| folder.join(state).symlink_metadata().is_ok())
+    STATES.iter().chain(&DRAFTS).any(|state| folder.join(state).symlink_metadata().is_ok())
 }
 
 /// A file to restore or to delete.
@@ -65,19 +77,33 @@ pub(crate) struct Step {
 
 /// The steps of an undo, and the word in the names of its files.
 pub(crate) struct Journal {
-    id: String,
+    pub(crate) id: String,
     /// The time of the snapshot from before the turn.
-    began: Began,
-    steps: Vec<Step>,
+    pub(crate) began: Began,
+    pub(crate) about: About,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// The part of a journal that no step needs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct About {
+    /// The session that keeps the snapshot after the undo.
+    pub(crate) session: String,
+    /// The snapshot after the undo.
+    pub(crate) after: String,
+    /// The text of the caller.
+    pub(crate) note: String,
 }
 
 impl Journal {
     pub(crate) fn new(steps: Vec<Step>, began: Began) -> Self {
         let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
-        Self { id: format!("{now:x}-{:x}", std::process::id()), began, steps }
+        let id = format!("{now:x}-{:x}", std::process::id());
+        Self { id, began, about: About::default(), steps }
     }
 
-    /// Carries out all steps, or none. Returns the versions that are kept beside their files.
+    /// Carries out all steps, or none. Returns the versions that are kept beside their files. With a note, the journal stays
+    /// until the caller [forgets](forget) it.
     pub(crate) fn carry_out(
         mut self,
         worktree: &Worktree,
@@ -88,66 +114,85 @@ impl Journal {
         if self.steps.is_empty() {
             return Ok(Vec::new());
         }
+        home.own.remove(OsStr::new(KEPT)).at(&home.own.join(KEPT))?;
         let mut run = Run::new(worktree, home, hook)?;
         self.write(&mut run, PREPARED)?;
-        match self.stage(&mut run, blobs) {
+        let done = match self.stage(&mut run, blobs) {
+            Err(Halt::Failed(error)) => self.drop_staged(&mut run).and_then(|()| {
+                run.rename_journal(PREPARED, TAKEN_BACK)?;
+                Err(error.into())
+            }),
+            Err(Halt::Killed) => Err(Halt::Killed),
+            Ok(()) => self.write(&mut run, STAGED).map_err(Halt::from).and_then(|()| {
+                run.rename_journal(STAGED, PREPARED)?;
+                run.rename_journal(PREPARED, FORWARD)?;
+                self.go(&mut run, FORWARD)
+            }),
+        };
+        let kept = run.kept()?;
+        match done {
+            // The error says that it was taken back.
             Err(Halt::Failed(error)) => {
-                self.drop_staged(&mut run)?;
-                run.remove_journal(PREPARED)?;
-                return Err(error);
+                forget(home, &self.id)?;
+                match error {
+                    Error::ChangedMeanwhile { path, .. } => Err(Error::ChangedMeanwhile { path, kept }),
+                    error => Err(error),
+                }
             }
-            staged => staged?,
-        }
-        self.write(&mut run, STAGED)?;
-        run.rename_journal(STAGED, PREPARED)?;
-        run.rename_journal(PREPARED, FORWARD)?;
-        match self.go(&mut run, FORWARD) {
-            Err(Error::ChangedMeanwhile { path, .. }) => {
-                Err(Error::ChangedMeanwhile { path, kept: run.kept })
+            done => {
+                done?;
+                if self.about.note.is_empty() {
+                    forget(home, &self.id)?;
+                }
+                Ok(kept)
             }
-            done => done.map(|()| run.kept),
         }
     }
 
-    /// Finishes or takes back an undo that was interrupted. `None` if there was none.
+    /// Finishes or takes back an undo that was interrupted. `None` if there was none. Its journal stays, with the end as its
+    /// state.
     pub(crate) fn recover(
         worktree: &Worktree,
         home: &Home,
         hook: Hook<'_>,
     ) -> Result<Option<Recovered>, Error> {
-        let found =
-            [PREPARED, FORWARD, BACK, DONE].into_iter().find_map(|state| Some((state, home.read(state)?)));
+        remove_drafts(home)?;
+        let found = STATES.into_iter().find_map(|state| Some((state, home.read(state)?)));
         let Some((state, bytes)) = found else { return Ok(None) };
-        let journal = Self::parse(&bytes);
         let mut run = Run::new(worktree, home, hook)?;
-        let journal = match journal {
+        let journal = match Self::parse(&bytes) {
             // It was not written completely, so no file was staged.
             Err(_) if state == PREPARED => {
                 run.remove_journal(PREPARED)?;
                 return Ok(Some(Recovered::default()));
             }
+            // It has ended, which is all that can be said.
+            Err(_) if matches!(state, UNDONE | TAKEN_BACK) => {
+                return Ok(Some(Recovered { is_undone: state == UNDONE, ..Recovered::default() }));
+            }
             journal => journal.map_err(Error::BadJournal)?,
         };
-        tracing::info!(state, steps = journal.steps.len(), "recovers an undo");
-        let is_undone = match journal.go(&mut run, state) {
-            // It was taken back, which is a whole result too.
-            Err(error)
-                if state == FORWARD
-                    && [FORWARD, BACK, PREPARED, DONE].iter().all(|state| home.read(state).is_none()) =>
-            {
-                tracing::warn!(%error, "took an undo back");
-                false
+        if !matches!(state, UNDONE | TAKEN_BACK) {
+            tracing::info!(state, steps = journal.steps.len(), "recovers an undo");
+            match journal.go(&mut run, state) {
+                // It was taken back, which is a whole result too.
+                Err(Halt::Failed(error)) if home.read(TAKEN_BACK).is_some() => {
+                    tracing::warn!(%error, "took an undo back");
+                }
+                done => done?,
             }
-            result => result.map(|()| matches!(state, FORWARD | DONE))?,
-        };
-        Ok(Some(Recovered { is_undone, kept: run.kept }))
+        }
+        let kept = run.kept()?;
+        let is_undone = home.read(UNDONE).is_some();
+        Ok(Some(Recovered { id: journal.id, is_undone, kept, note: journal.about.note }))
     }
 
-    fn go(&self, run: &mut Run<'_>, state: &str) -> Result<(), Error> {
+    /// Continues from a state to the end.
+    fn go(&self, run: &mut Run<'_>, state: &str) -> Result<(), Halt> {
         let failed = match state {
             PREPARED => {
                 self.drop_staged(run)?;
-                return Ok(run.remove_journal(PREPARED)?);
+                return run.rename_journal(PREPARED, TAKEN_BACK);
             }
             FORWARD => match self.forward(run) {
                 Err(Halt::Failed(error)) => {
@@ -167,11 +212,14 @@ impl Journal {
             // All is as it was when the files were staged. A second `back` would take old files for new ones.
             run.rename_journal(BACK, PREPARED)?;
             self.drop_staged(run)?;
-            run.remove_journal(PREPARED)?;
-            return failed.map_or(Ok(()), Err);
+            run.rename_journal(PREPARED, TAKEN_BACK)?;
+            return failed.map_or(Ok(()), |error| Err(error.into()));
         }
         self.finish(run)?;
-        Ok(run.remove_journal(DONE)?)
+        if !self.about.after.is_empty() {
+            run.pin(&self.about.session, &self.about.after)?;
+        }
+        run.rename_journal(DONE, UNDONE)
     }
 
     fn name(&self, number: usize, kind: &str) -> OsString {
@@ -233,10 +281,18 @@ impl Journal {
 
     /// Moves the old files aside and the new ones to their places.
     fn forward(&self, run: &mut Run<'_>) -> Result<(), Halt> {
+        let mut names: HashMap<u64, usize> = HashMap::new();
+        for (_, present, _) in self.replaced() {
+            *names.entry(present.inode()).or_default() += 1;
+        }
         for (step, present, old) in self.replaced() {
             match run.beside(step, &old)? {
                 Some(found) if found.is_renamed(present) => {}
                 Some(_) => return Err(changed(step)),
+                // To move one name of a file changes the time of all its names.
+                None if names.get(&present.inode()).is_some_and(|names| *names > 1) => {
+                    run.rename_aside(step, &old, present, Identity::is_renamed)?;
+                }
                 None => run.rename_aside(step, &old, present, Identity::eq)?,
             }
         }
@@ -305,66 +361,41 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes the journal: the header, the id and the time of the snapshot, then five fields for each step, each followed by a NUL.
     fn write(&self, run: &mut Run<'_>, name: &str) -> Result<(), Error> {
-        let mut bytes = Vec::new();
-        let began = self.began.0.map_or_else(String::new, |began| began.as_micros().to_string());
-        for field in [HEADER, self.id.as_bytes(), began.as_bytes()] {
-            bytes.extend(field);
-            bytes.push(0);
-        }
-        for step in &self.steps {
-            bytes.push(if step.restored.is_some() { b'+' } else { b'-' });
-            let [present, staged] = [step.present, step.staged]
-                .map(|identity| identity.map_or_else(String::new, Identity::to_text));
-            for field in [&[][..], &step.path, &step.place, present.as_bytes(), staged.as_bytes()] {
-                bytes.extend(field);
-                bytes.push(0);
-            }
-        }
-        bytes.extend(b"end");
         (run.hook)("journal").map_err(Halt::from)?;
         let folder = &run.home.own;
         let at = folder.join(name);
         // An undo that was killed may have left it.
         folder.remove(OsStr::new(name)).at(&at)?;
         let mut file = folder.create_file(OsStr::new(name), OFlags::WRONLY).at(&at)?;
-        file.write_all(&bytes).and_then(|()| file.sync_all()).and_then(|()| folder.sync()).at(&at)
+        file.write_all(&self.to_bytes()).and_then(|()| file.sync_all()).and_then(|()| folder.sync()).at(&at)
     }
+}
 
-    fn parse(bytes: &[u8]) -> Result<Self, &'static str> {
-        let bytes = bytes.strip_suffix(b"\0end").ok_or("it is cut short")?;
-        let mut fields = bytes.split(|byte| *byte == 0);
-        if fields.next() != Some(HEADER) {
-            return Err("it is no journal");
-        }
-        let id = fields.next().and_then(|id| std::str::from_utf8(id).ok()).unwrap_or_default().to_owned();
-        if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-') {
-            return Err("it has no id");
-        }
-        let began = fields.next().and_then(|began| std::str::from_utf8(began).ok()?.parse().ok());
-        let began = Began(began.map(Duration::from_micros));
-        let mut steps = Vec::new();
-        while let Some(kind) = fields.next() {
-            let (Some(path), Some(place)) = (fields.next(), fields.next()) else {
-                return Err("it is cut short");
-            };
-            let (Some(present), Some(staged)) = (fields.next(), fields.next()) else {
-                return Err("it is cut short");
-            };
-            let identity = |text: &[u8]| match Identity::parse(text) {
-                None if !text.is_empty() => Err("it has no identity of a file"),
-                identity => Ok(identity),
-            };
-            let (present, staged) = (identity(present)?, identity(staged)?);
-            if is_forbidden(path) || (!place.is_empty() && is_forbidden(place)) {
-                return Err("it names a file that no undo changes");
+/// Returns the snapshot that the undo of a worktree leads to, if its journal is there.
+pub(crate) fn tree_in(folder: &Folder) -> Option<String> {
+    let bytes = STATES.iter().find_map(|state| worktree::read(folder, state))?;
+    Some(Journal::parse(&bytes).ok()?.about.after).filter(|tree| crate::is_id(tree))
+}
+
+/// Removes the journal of an undo that has ended, if it is still the one with this id.
+pub(crate) fn forget(home: &Home, id: &str) -> Result<(), Error> {
+    for state in [UNDONE, TAKEN_BACK] {
+        let Some(bytes) = home.read(state) else { continue };
+        if Journal::parse(&bytes).map(|journal| journal.id).unwrap_or_default() == id {
+            for name in [KEPT, state] {
+                home.own.remove(OsStr::new(name)).at(&home.own.join(name))?;
             }
-            let is_restored = kind == b"+";
-            // The staged file has the content.
-            let restored = is_restored.then(|| Version { mode: 0, id: String::new() });
-            steps.push(Step { path: path.to_vec(), restored, place: place.to_vec(), present, staged });
+            home.own.sync().at(&home.own.join(state))?;
         }
-        Ok(Self { id, began, steps })
     }
+    Ok(())
+}
+
+/// Removes the files that an undo may have left that was killed, apart from its journal.
+pub(crate) fn remove_drafts(home: &Home) -> Result<(), Error> {
+    for name in DRAFTS {
+        home.own.remove(OsStr::new(name)).at(&home.own.join(name))?;
+    }
+    Ok(())
 }

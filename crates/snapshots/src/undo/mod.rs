@@ -1,10 +1,12 @@
 //! The undo of a turn: its files are restored to what they were before it.
 
 mod blobs;
+mod format;
 mod identity;
 mod journal;
 mod moves;
 mod present;
+mod ready;
 #[cfg(test)]
 mod tests;
 
@@ -19,7 +21,6 @@ use crate::compare::{MARKED, RawChange, Version};
 use crate::error::{At, Error};
 use crate::origin::Began;
 use crate::places::Directories;
-use crate::take::{Limits, Snapshot, Taken};
 use crate::worktree::{Home, Worktree};
 
 use self::blobs::Blobs;
@@ -27,8 +28,13 @@ use self::identity::Identity;
 use self::journal::{Journal, Step};
 use self::present::{Now, Present, is_emptied};
 
+pub(crate) use self::journal::tree_in;
+pub use self::ready::{ReadyUndo, Undone};
+
 /// The time that an undo waits for another process, and for each of its snapshots.
 const WAIT: Duration = Duration::from_secs(60);
+/// The time that a recovery waits for another process, which recovers too.
+const RECOVERY_WAIT: Duration = Duration::from_secs(2);
 
 /// The effect of an undo.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,6 +43,8 @@ pub struct UndoPlan {
     pub files: Vec<UndoFile>,
     /// The files that were changed since the turn, or cannot be restored.
     pub conflicts: Vec<UndoConflict>,
+    /// The files that a forced undo restores or deletes: these, and those in conflict that it can overwrite.
+    pub forced: Vec<UndoFile>,
 }
 
 /// A file that an undo changes.
@@ -51,7 +59,7 @@ pub struct UndoFile {
 /// The change that an undo makes to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UndoAction {
-    /// It gets the content and mode from before the turn.
+    /// It gets its content from before the turn, and its permission to be executed.
     Restore,
     /// It is deleted: the turn created it.
     Delete,
@@ -81,7 +89,7 @@ pub enum ConflictReason {
     NotStored,
     /// Its present content is not in the snapshot from before the undo, and would be lost. A forced undo leaves it out.
     NotKept,
-    /// The turn did not create it: it was there before, ignored or in a nested repository. A forced undo leaves it out.
+    /// It may have been there before the turn: it was ignored then, or in a nested repository. A forced undo leaves it out.
     WasThere,
     /// Its name could be that of a git directory, or of azureal's folder. A forced undo leaves it out.
     Name,
@@ -94,29 +102,18 @@ impl ConflictReason {
     }
 }
 
-/// The result of an undo.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Undone {
-    /// The snapshot before it.
-    pub before: Snapshot,
-    /// The snapshot after it. Undoing from this one to the one before undoes the undo.
-    pub after: Snapshot,
-    /// The files that it changed.
-    pub files: Vec<UndoFile>,
-    /// The conflicts that it did not resolve, if it was forced.
-    pub left: Vec<UndoConflict>,
-    /// Versions that were put beside their files, as [`Recovered::kept`].
-    pub kept: Vec<PathBuf>,
-}
-
-/// The end of an undo that was interrupted.
+/// The end of an undo that was interrupted. Its journal stays until [`Worktree::forget_undo`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recovered {
+    /// The name of the undo.
+    pub id: String,
     /// The undo was finished. If not, it was taken back.
     pub is_undone: bool,
     /// Versions that could not stay in their places, because they or the files there were changed meanwhile. Each is beside its
     /// file, as `name.before-undo`.
     pub kept: Vec<PathBuf>,
+    /// The text that the undo was [carried out](ReadyUndo::carry_out) with. Empty if there was none.
+    pub note: String,
 }
 
 /// A plan with all that is needed to carry it out.
@@ -137,42 +134,31 @@ impl Worktree {
         let home = self.open_home()?;
         let _lock = home.lock(WAIT)?;
         self.recover_held(&home)?;
-        Ok(self.prepare(&home, before, after, None)?.plan)
-    }
-
-    /// Restores the files that differ between two snapshots to what they are in the earlier one: all of them, or none.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Conflicts`] if files were changed since, unless `force` is set: [`plan_undo`](Self::plan_undo) lists them.
-    /// [`Error::ChangedMeanwhile`] if one was changed while the undo ran.
-    pub fn undo(&self, session: &str, before: &str, after: &str, force: bool) -> Result<Undone, Error> {
-        let home = self.open_home()?;
-        let _lock = home.lock(WAIT)?;
-        let recovered = self.recover_held(&home)?;
-        let taken_before = self.take_for_undo(&home, session)?;
-        let Prepared { plan, steps, blobs, began } =
-            self.prepare(&home, before, after, force.then_some(&*taken_before.tree))?;
-        let (forced, left): (Vec<_>, Vec<_>) =
-            plan.conflicts.into_iter().partition(|conflict| conflict.why.can_be_forced());
-        let conflicts = forced.len() + left.len();
-        if conflicts > 0 && !force {
-            return Err(Error::Conflicts(conflicts));
+        let mut plan = self.prepare(&home, before, after, None)?.plan;
+        if plan.conflicts.is_empty() {
+            plan.forced.clone_from(&plan.files);
+            return Ok(plan);
         }
-        let mut kept = recovered.unwrap_or_default().kept;
-        kept.extend(Journal::new(steps, began).carry_out(self, &home, &blobs, &mut |_| Ok(()))?);
-        let taken_after = self.take_for_undo(&home, session)?;
-        Ok(Undone { before: taken_before, after: taken_after, files: plan.files, left, kept })
+        // Only a snapshot of the files as they are now tells which of them a forced undo can overwrite.
+        let present = self.take_for_undo(&home, None)?;
+        let forced = self.prepare(&home, before, after, Some(&present))?.plan;
+        let whys: BTreeMap<_, _> = forced.conflicts.into_iter().map(|it| (it.path, it.why)).collect();
+        for conflict in &mut plan.conflicts {
+            conflict.why = whys.get(&conflict.path).copied().unwrap_or(conflict.why);
+        }
+        plan.forced = forced.files;
+        Ok(plan)
     }
 
-    /// Returns whether the worktree with this top has the journal of an undo: of one that was interrupted, or that runs. Starts no
-    /// git.
+    /// Returns whether the worktree with this top has the journal of an undo: of one that was interrupted, or that runs, or whose end
+    /// is not [known](Self::forget_undo) yet. Starts no git.
     pub fn has_interrupted_undo(root: &Path) -> bool {
         let found = Directories::find(root);
         found.is_some_and(|found| journal::is_in(&found.snapshots().join("worktrees").join(found.name())))
     }
 
-    /// Finishes or takes back an undo that was interrupted. `None` if there was none. Files that were changed since stay as they are.
+    /// Finishes or takes back an undo that was interrupted. `None` if there was none, or if another process uses the worktree now.
+    /// Files that were changed since stay as they are. Returns the same again until [`forget_undo`](Self::forget_undo).
     ///
     /// # Errors
     ///
@@ -183,20 +169,28 @@ impl Worktree {
             return Ok(None);
         }
         let home = self.open_home()?;
-        let _lock = home.lock(WAIT)?;
+        let _lock = match home.lock(RECOVERY_WAIT) {
+            Err(Error::Busy) => return Ok(None),
+            lock => lock?,
+        };
         self.recover_held(&home)
     }
 
-    pub(crate) fn recover_held(&self, home: &Home) -> Result<Option<Recovered>, Error> {
-        Journal::recover(self, home, &mut |_| Ok(()))
+    /// Removes the journal of an undo that has ended, with the id of [`Undone`] or [`Recovered`]: the caller has noted and told all
+    /// that there is to say about it.
+    ///
+    /// # Errors
+    ///
+    /// Our folder in the git directory cannot be used.
+    pub fn forget_undo(&self, id: &str) -> Result<(), Error> {
+        let home = self.open_home()?;
+        let _lock = home.lock(WAIT)?;
+        journal::forget(&home, id)
     }
 
-    fn take_for_undo(&self, home: &Home, session: &str) -> Result<Snapshot, Error> {
-        let limits = Limits { time: WAIT, ..Limits::default() };
-        match self.take_held(home, session, &limits, &|| false)? {
-            Taken::Whole(snapshot) => Ok(snapshot),
-            _ => Err(Error::Busy),
-        }
+    /// Finishes or takes back an undo that was interrupted. Its journal stays, so that its end is not lost.
+    pub(crate) fn recover_held(&self, home: &Home) -> Result<Option<Recovered>, Error> {
+        Journal::recover(self, home, &mut |_| Ok(()))
     }
 
     /// Decides about each file. With `forced`, the snapshot of the present files, it includes those that were changed since.
@@ -208,6 +202,7 @@ impl Worktree {
         forced: Option<&str>,
     ) -> Result<Prepared, Error> {
         let changes = if before == after { Vec::new() } else { self.raw_changes(before, after)? };
+        let ignored = self.ignored_before(home, before, &changes)?;
         let force = forced.is_some();
         // A file that is not as it was before the turn differs here too.
         let since = match forced {
@@ -239,9 +234,9 @@ impl Worktree {
             }
             decided.push(Decided { change, decision, present: now.identity });
         }
-        let deleted = decided.iter().filter(|it| it.is_deleted(force)).map(|it| it.change.path.clone());
-        let old = self.were_there(before, after, began, deleted.collect())?;
-        for decided in decided.iter_mut().filter(|it| old.contains(&it.change.path)) {
+        let is_kept =
+            |it: &&mut Decided| it.decision != Decision::Nothing && ignored.contains(&it.change.path);
+        for decided in decided.iter_mut().filter(is_kept) {
             decided.decision = Decision::Conflict(ConflictReason::WasThere);
         }
         prepared.check_places(&mut decided, &mut beneath, force)?;
@@ -277,11 +272,6 @@ impl Decided {
             Decision::Change => true,
             Decision::Conflict(why) => force && why.can_be_forced(),
         }
-    }
-
-    /// Returns whether a file that is there is deleted.
-    fn is_deleted(&self, force: bool) -> bool {
-        self.acts(force) && self.change.before.is_none() && self.present.is_some()
     }
 }
 

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
-use rustix::fs::{AtFlags, Dir, Mode, RenameFlags};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::beneath::{Beneath, Found};
@@ -17,7 +18,7 @@ use crate::origin::Began;
 use crate::worktree::{Home, Worktree};
 
 use super::identity::Identity;
-use super::journal::Step;
+use super::journal::{KEPT, Step};
 use super::path;
 
 /// The longest beginning of a name that gets an ending.
@@ -60,11 +61,10 @@ impl From<Halt> for Error {
 
 /// The open folders of one run.
 pub(crate) struct Run<'a> {
+    worktree: &'a Worktree,
     pub(crate) home: &'a Home,
     pub(crate) beneath: Beneath,
     pub(crate) hook: Hook<'a>,
-    /// The versions that it put beside their files.
-    pub(crate) kept: Vec<PathBuf>,
 }
 
 /// Returns the error that a file is not the recorded one.
@@ -73,9 +73,46 @@ pub(crate) fn changed(step: &Step) -> Halt {
 }
 
 impl<'a> Run<'a> {
-    pub(crate) fn new(worktree: &Worktree, home: &'a Home, hook: Hook<'a>) -> Result<Self, Error> {
+    pub(crate) fn new(worktree: &'a Worktree, home: &'a Home, hook: Hook<'a>) -> Result<Self, Error> {
         let root = &worktree.places.root;
-        Ok(Self { home, beneath: Beneath::open(root).at(root)?, hook, kept: Vec::new() })
+        Ok(Self { worktree, home, beneath: Beneath::open(root).at(root)?, hook })
+    }
+
+    /// Lists the versions that this undo put beside their files, also in a process that was killed.
+    pub(crate) fn kept(&mut self) -> Result<Vec<PathBuf>, Error> {
+        let noted = self.home.read(KEPT).unwrap_or_default();
+        let noted: BTreeSet<&[u8]> = noted.split(|byte| *byte == 0).filter(|kept| !kept.is_empty()).collect();
+        self.beneath.forget();
+        let mut kept = Vec::new();
+        for file in noted {
+            // It is noted before it is moved.
+            if self.beneath.look(file).at(&path(file))?.file().is_some() {
+                kept.push(path(file));
+            }
+        }
+        Ok(kept)
+    }
+
+    fn note_kept(&self, kept: &Path) -> Result<(), Error> {
+        let (name, at) = (OsStr::new(KEPT), self.home.own.join(KEPT));
+        let file = match self.home.own.open_file(name, OFlags::WRONLY | OFlags::APPEND) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.home.own.create_file(name, OFlags::WRONLY)
+            }
+            opened => opened,
+        };
+        let mut file = file.at(&at)?;
+        tracing::warn!(path = %kept.display(), "an undo keeps a version beside its file");
+        let line = [kept.as_os_str().as_bytes(), b"\0"].concat();
+        file.write_all(&line).and_then(|()| file.sync_all()).at(&at)
+    }
+
+    /// Has the session keep the snapshot after the undo.
+    pub(crate) fn pin(&mut self, session: &str, tree: &str) -> Result<(), Halt> {
+        (self.hook)("keep the snapshot")?;
+        let now = UNIX_EPOCH.elapsed().unwrap_or_default();
+        // No turn begins with it, so nobody asks for its ignore rules.
+        Ok(self.worktree.pin(self.home, session, now, tree, "")?)
     }
 
     pub(crate) fn rename_journal(&mut self, from: &str, to: &str) -> Result<(), Halt> {
@@ -182,7 +219,6 @@ impl<'a> Run<'a> {
             // The folder of the file is no longer there.
             Err(_) => (Arc::clone(&place), path(&step.place)),
         };
-        let mut kept = path(&step.place).join(name);
         for number in 1..=BESIDE {
             let mut readable = file.get(..LONGEST).unwrap_or(file).to_vec();
             readable.extend(b".before-undo");
@@ -190,18 +226,17 @@ impl<'a> Run<'a> {
                 readable.extend(format!("-{number}").into_bytes());
             }
             let readable = OsString::from_vec(readable);
+            if rustix::fs::statat(&folder, &readable, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+                continue;
+            }
+            // Before the move: the user must hear of it also if this process is killed right after it.
+            self.note_kept(&parent.join(&readable))?;
             match rename_new(&place, name, &folder, &readable) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                renamed => {
-                    renamed.at(&at)?;
-                    kept = parent.join(readable);
-                    break;
-                }
+                renamed => return Ok(renamed.at(&at)?),
             }
         }
-        tracing::warn!(path = %kept.display(), "an undo kept a version beside its file");
-        self.kept.push(kept);
-        Ok(())
+        Ok(self.note_kept(&path(&step.place).join(name))?)
     }
 
     /// Removes a file from the place of a step. If it is not the recorded one, it is kept beside the file of the step. Without a

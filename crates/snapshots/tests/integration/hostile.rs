@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use azureal_snapshots::{SkipReason, Worktree};
+use azureal_snapshots::{Error, SkipReason, Worktree};
 
 use crate::place::{Place, link, shown, take};
 
@@ -122,8 +122,8 @@ fn a_hostile_repository_executes_nothing_and_is_not_changed() {
         "M src/a.rs +1 -1",
     ];
     assert_eq!(changes, expected);
-    let diff = worktree.diff(&first.tree, &second.tree, None, 100_000).unwrap();
-    assert!(diff.text.contains("+$Id: x $\n"), "{}", diff.text);
+    let diff = worktree.diff(&first.tree, &second.tree, 100_000).unwrap();
+    assert!(diff.text().contains("+$Id: x $\n"), "{}", diff.text());
     let mut skipped: Vec<_> =
         first.skipped.iter().map(|skipped| (skipped.path.to_str().unwrap(), skipped.why)).collect();
     skipped.sort_by_key(|skipped| skipped.0);
@@ -231,20 +231,92 @@ fn bytes_are_kept_whatever_the_attributes_say() {
 }
 
 #[test]
-fn a_filter_that_keeps_the_size_is_seen() {
+fn a_filter_that_keeps_the_size_is_seen_wherever_it_is_named() {
+    type Prepare = fn(&Place);
+    const RULE: &str = "*.rot filter=rot\n";
+    const ENCODING: &str = "*.rot working-tree-encoding=IBM1047\n";
+    let home = |place: &Place| place.folder.path().join("home");
+    let cases: [(&str, Prepare); 10] = [
+        ("tracked", |place| {
+            place.write(".gitattributes", RULE).git(&["add", ".gitattributes"]);
+        }),
+        ("untracked", |place| {
+            place.write(".gitattributes", RULE);
+        }),
+        ("ignored", |place| {
+            place.write("d/.gitattributes", RULE).write(".gitignore", ".gitattributes\n");
+        }),
+        ("a macro", |place| {
+            place.write(".gitattributes", "[attr]m filter=rot\n*.rot m\n");
+        }),
+        ("an encoding", |place| {
+            place.write(".gitattributes", ENCODING);
+        }),
+        ("of the project", |place| {
+            place.write(".git/info/attributes", RULE);
+        }),
+        ("of the user", |place| {
+            let folder = place.folder.path().join("home/.config/git");
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("attributes"), RULE).unwrap();
+        }),
+        ("in a file of the user", |place| {
+            let home = place.folder.path().join("home");
+            fs::write(home.join("mine"), RULE).unwrap();
+            place.git(&["config", "--global", "core.attributesFile", "~/mine"]);
+        }),
+        ("in a file of the project", |place| {
+            fs::write(place.folder.path().join("theirs"), RULE).unwrap();
+            place.git(&["config", "core.attributesFile", "../theirs"]);
+        }),
+        ("in a tree", |place| {
+            place.write(".gitattributes", RULE);
+            place.commit();
+            place.git(&["config", "attr.tree", "HEAD"]);
+            fs::remove_file(place.path(".gitattributes")).unwrap();
+        }),
+    ];
+    for (name, prepare) in cases {
+        let place = Place::new();
+        fs::write(home(&place).join(".gitconfig"), "").unwrap();
+        place.git(&["config", "filter.rot.smudge", "tr a-z n-za-m"]);
+        place.git(&["config", "filter.rot.clean", "tr a-z n-za-m"]);
+        prepare(&place);
+        place.write("d/secret.rot", "uryyb\n");
+        place.git(&["add", "d/secret.rot"]);
+        place.git(&["commit", "-qm", "x"]);
+        std::thread::sleep(std::time::Duration::from_millis(1100));
+        place.git(&["status"]);
+        let worktree = place.worktree();
+        let before = take(&worktree);
+        place.write("d/secret.rot", "other\n");
+        let after = take(&worktree);
+        worktree.undo("s", &before.tree, &after.tree, false).unwrap();
+        assert_eq!(fs::read_to_string(place.path("d/secret.rot")).unwrap(), "uryyb\n", "{name}");
+    }
+}
+
+#[test]
+fn a_file_of_the_size_of_its_lfs_pointer_is_kept() {
     let place = Place::new();
-    place.write(".gitattributes", "*.rot filter=rot\n").write("secret.rot", "uryyb\n");
-    place.git(&["config", "filter.rot.smudge", "tr a-z n-za-m"]);
-    place.git(&["config", "filter.rot.clean", "tr a-z n-za-m"]);
+    let content = "x".repeat(128);
+    // In place of LFS: a pointer of the same size, and back.
+    let pointer =
+        format!("version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 128\n", "0".repeat(64));
+    assert_eq!(pointer.len(), content.len());
+    fs::write(place.folder.path().join("pointer"), &pointer).unwrap();
+    place.git(&["config", "filter.lfs.clean", "cat ../pointer"]);
+    place.git(&["config", "filter.lfs.smudge", "printf 'x%.0s' $(seq 128)"]);
+    place.write(".gitattributes", "*.bin filter=lfs\n").write("small.bin", &content);
     place.commit();
     std::thread::sleep(std::time::Duration::from_millis(1100));
     place.git(&["status"]);
     let worktree = place.worktree();
     let before = take(&worktree);
-    place.write("secret.rot", "other\n");
+    place.write("small.bin", "other\n");
     let after = take(&worktree);
     worktree.undo("s", &before.tree, &after.tree, false).unwrap();
-    assert_eq!(fs::read_to_string(place.path("secret.rot")).unwrap(), "uryyb\n");
+    assert_eq!(fs::read_to_string(place.path("small.bin")).unwrap(), content);
 }
 
 #[test]
@@ -373,4 +445,35 @@ fn a_partial_clone_fetches_nothing() {
     let changes = shown(&worktree.compare(&first.tree, &second.tree).unwrap());
     assert_eq!(changes, ["A README +1 -0", "M src/a.rs +1 -1"]);
     canary.check();
+}
+
+#[test]
+fn a_pipe_in_the_place_of_attributes_blocks_no_snapshot() {
+    let place = Place::new();
+    let worktree = place.worktree();
+    let before = take(&worktree);
+    let pipe = place.path(".gitattributes");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    place.write("src/a.rs", "changed\n");
+    let after = take(&worktree);
+    assert_eq!(shown(&worktree.compare(&before.tree, &after.tree).unwrap()), ["M src/a.rs +1 -1"]);
+}
+
+#[test]
+fn a_git_in_the_worktree_is_not_run() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let canary = place.folder.path().join("canary");
+    place.write("git", format!("#!/bin/sh\ntouch {}\n", canary.display()));
+    fs::set_permissions(place.path("git"), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut program = place.program();
+    let path = std::env::var("PATH").unwrap();
+    for relative in [".", "", "../project"] {
+        program.environment.set("PATH", format!("{relative}:{path}"));
+        let worktree = Worktree::open(&place.root, &program).unwrap().unwrap();
+        take(&worktree);
+        assert!(!canary.exists(), "{relative}");
+    }
+    program.environment.set("PATH", ".");
+    assert!(matches!(Worktree::open(&place.root, &program), Err(Error::NoGit { .. })));
 }

@@ -2,8 +2,10 @@
 #![expect(clippy::disallowed_methods, reason = "tests find git in the PATH of this process")]
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
 
+mod align;
 mod check;
 mod hostile;
+mod ignored;
 mod place;
 mod prune;
 mod take;

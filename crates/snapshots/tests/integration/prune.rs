@@ -119,6 +119,7 @@ fn many_packs_and_many_objects_need_a_prune() {
         place.write(&format!("file{number}"), format!("{number}\n"));
     }
     place.commit();
+    place.git(&["gc", "-q"]);
     let worktree = place.worktree();
     let first = take(&worktree);
     assert!(!worktree.needs_prune(u64::MAX));
@@ -141,4 +142,33 @@ fn many_packs_and_many_objects_need_a_prune() {
     worktree.prune(u64::MAX).unwrap();
     assert!(!worktree.needs_prune(u64::MAX));
     assert_eq!(worktree.compare(&first.tree, &last.tree).unwrap().len(), 2_126);
+}
+
+#[test]
+fn nothing_outside_the_repository_is_removed() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let place = Place::new();
+    let victims = place.folder.path().join("documents");
+    fs::create_dir(&victims).unwrap();
+    for number in 0..2_100 {
+        fs::write(victims.join(format!("{number:038x}")), "x").unwrap();
+    }
+    // As a download could have it: modes and owner are as they should be.
+    let objects = place.path(".git/azureal/snapshots/objects");
+    fs::create_dir_all(&objects).unwrap();
+    for folder in [&objects, &place.path(".git/azureal/snapshots"), &place.path(".git/azureal")] {
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
+    }
+    symlink(&victims, objects.join("zz")).unwrap();
+    let worktree = place.worktree();
+    assert!(!worktree.needs_prune(u64::MAX));
+    take_for(&worktree, "s");
+    worktree.remove_session("s").unwrap();
+    worktree.prune(0).unwrap();
+    assert_eq!(fs::read_dir(&victims).unwrap().count(), 2_100);
+    // A link in the place of a folder that git writes to.
+    symlink(&victims, objects.join("00")).unwrap();
+    assert!(worktree.prune(0).is_err());
+    assert!(worktree.take("s", &Limits::default(), &|| false).is_err());
+    assert_eq!(fs::read_dir(&victims).unwrap().count(), 2_100);
 }

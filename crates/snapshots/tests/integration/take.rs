@@ -39,18 +39,25 @@ fn every_kind_of_change_is_listed_with_its_lines() {
     ];
     assert_eq!(shown(&worktree.compare(&before.tree, &after.tree).unwrap()), expected);
     assert_eq!(worktree.compare(&after.tree, &after.tree).unwrap(), []);
-    let only = ["src/b.rs".into(), "untracked".into()];
-    let diff = worktree.diff(&before.tree, &after.tree, Some(&only), 10_000).unwrap();
-    assert!(diff.text.contains("-two\n+2\n three\n+four\n") && diff.text.contains("+b\n"), "{}", diff.text);
-    assert!(!diff.text.contains("README") && diff.left_out == 0);
-    let all = worktree.diff(&before.tree, &after.tree, None, 10_000).unwrap();
+    let diff = worktree.diff(&before.tree, &after.tree, 10_000).unwrap();
     assert!(
-        all.text.contains("rename to elsewhere") && all.text.contains("old mode 100644\nnew mode 100755")
+        diff.text().contains("-two\n+2\n three\n+four\n") && diff.text().contains("+b\n"),
+        "{}",
+        diff.text()
     );
-    let cut = worktree.diff(&before.tree, &after.tree, None, 100).unwrap();
-    assert!(cut.text.len() <= 100 && cut.text.ends_with('\n'));
-    assert_eq!(cut.text.len() as u64 + cut.left_out, all.text.len() as u64);
-    assert!(all.text.starts_with(&cut.text));
+    let mut parts: Vec<_> = diff.files().iter().map(|(path, _)| path.to_str().unwrap().to_owned()).collect();
+    parts.dedup();
+    let paths =
+        ["README", "bin", "elsewhere", "new/deep/file", "run.sh", "src/a.rs", "src/b.rs", "untracked"];
+    assert_eq!((parts, diff.left_out), (paths.map(str::to_owned).to_vec(), 0));
+    let all = worktree.diff(&before.tree, &after.tree, 10_000).unwrap();
+    assert!(
+        all.text().contains("rename to elsewhere") && all.text().contains("old mode 100644\nnew mode 100755")
+    );
+    let cut = worktree.diff(&before.tree, &after.tree, 100).unwrap();
+    assert!(cut.text().len() <= 100 && cut.text().ends_with('\n'));
+    assert_eq!(cut.text().len() as u64 + cut.left_out, all.text().len() as u64);
+    assert!(all.text().starts_with(&*cut.text()));
 }
 
 #[test]
@@ -88,7 +95,8 @@ fn an_edit_of_the_same_size_within_a_clock_tick_is_seen() {
     thread::sleep(Duration::from_millis(1100));
     let found = place.take();
     let worktree = place.worktree();
-    let text = worktree.diff(&found.tree, &take_with(&place, "same", "cccc\n"), None, 10_000).unwrap().text;
+    let text =
+        worktree.diff(&found.tree, &take_with(&place, "same", "cccc\n"), 10_000).unwrap().text().into_owned();
     assert!(text.contains("-bbbb\n+cccc\n"), "{text}");
 }
 
@@ -154,7 +162,7 @@ fn large_files_are_named_and_not_stored() {
     fs::remove_file(place.path("new")).unwrap();
     let fifth = take();
     assert_eq!(compare(&fourth.tree, &fifth.tree), ["D new ? ? not stored"]);
-    let diff = |before: &str, after: &str| worktree.diff(before, after, None, 100_000).unwrap().text;
+    let diff = |before: &str, after: &str| worktree.diff(before, after, 100_000).unwrap().text().into_owned();
     let said = "too large or unreadable, not recorded\n";
     let deleted = format!("diff --git a/new b/new\ndeleted file mode 100644\n{said}");
     assert_eq!(diff(&fourth.tree, &fifth.tree), deleted);
@@ -164,6 +172,10 @@ fn large_files_are_named_and_not_stored() {
         "{changed}"
     );
     assert!(changed.ends_with(&format!("new file mode 100644\n{said}")), "{changed}");
+    let patch = worktree.patch(&first.tree, &second.tree, 100_000).unwrap();
+    let text = String::from_utf8(patch.bytes).unwrap();
+    assert!(patch.not_stored > 0 && text.starts_with("diff --git a/small b/small\n"), "{text}");
+    assert!(!text.contains("160000") && !text.contains("/new"), "{text}");
     let again = diff(&second.tree, &third.tree);
     assert!(again.contains(said) && again.contains("\n+1\n") && !again.contains("Subproject"), "{again}");
     let total: u64 = fs::read_dir(worktree.folder().join("objects/pack")).unwrap().count() as u64;
@@ -207,7 +219,7 @@ fn files_folders_and_links_take_each_others_place() {
     fs::remove_dir_all(place.path("src")).unwrap();
     link(&outside, &place.path("src"));
     let fourth = take(&worktree);
-    let diff = worktree.diff(&first.tree, &fourth.tree, None, 10_000).unwrap().text;
+    let diff = worktree.diff(&first.tree, &fourth.tree, 10_000).unwrap().text().into_owned();
     assert!(diff.contains("deleted file mode") && !diff.contains("+outside\n"), "{diff}");
 }
 
@@ -230,7 +242,7 @@ fn both_versions_survive_a_garbage_collection_of_the_project() {
     assert_eq!(place.git(&["count-objects", "-v"]).lines().next(), Some("count: 0"));
     let changes = shown(&worktree.compare(&before.tree, &after.tree).unwrap());
     assert_eq!(changes, ["D README +0 -1", "M deep/er/file +1 -1"]);
-    let diff = worktree.diff(&before.tree, &after.tree, None, 10_000).unwrap().text;
+    let diff = worktree.diff(&before.tree, &after.tree, 10_000).unwrap().text().into_owned();
     assert!(diff.contains("-old\n+new\n") && diff.contains("-read\n"), "{diff}");
     // And the next one can be taken.
     place.write("deep/er/file", "newer\n");
@@ -254,8 +266,8 @@ fn names_are_bytes() {
     let changes = worktree.compare(&before.tree, &after.tree).unwrap();
     assert_eq!(changes.iter().map(|change| change.path.clone()).collect::<Vec<_>>(), expected);
     assert!(changes.iter().all(|change| change.added == Some(1)));
-    let diff = worktree.diff(&before.tree, &after.tree, Some(&expected), 10_000).unwrap();
-    assert_eq!(diff.text.matches("new file mode").count(), 5);
+    let diff = worktree.diff(&before.tree, &after.tree, 10_000).unwrap();
+    assert_eq!(diff.files().into_iter().map(|(path, _)| path).collect::<Vec<_>>(), expected);
 }
 
 #[test]
@@ -284,6 +296,25 @@ fn a_missing_or_old_git_is_an_error_of_its_own() {
 }
 
 #[test]
+fn a_missing_or_old_git_is_told_once_in_a_worktree() {
+    let place = Place::new();
+    let linked = place.folder.path().join("linked");
+    place.git(&["worktree", "add", "-q", linked.to_str().unwrap()]);
+    let snapshots = place.worktree().folder().to_owned();
+    let tell = |root: &Path, error: Error| Worktree::tell_once(root, &snapshots, &error);
+    let missing = || Error::NoGit { program: "git".into() };
+    let old = |version: &str| Error::OldGit { version: version.into() };
+    assert!(tell(&place.root, missing()) && !tell(&place.root, missing()));
+    assert!(tell(&linked, missing()), "another worktree");
+    assert!(tell(&place.root, old("2.31.8")) && !tell(&place.root, old("2.31.8")), "another trouble");
+    assert!(tell(&place.root, Error::Busy) && tell(&place.root, Error::Busy), "a turn of its own");
+    assert!(!tell(place.folder.path(), missing()), "outside a repository");
+    // A snapshot does not forget it.
+    take(&place.worktree());
+    assert!(!tell(&place.root, old("2.31.8")));
+}
+
+#[test]
 fn an_unknown_snapshot_is_an_error() {
     let place = Place::new();
     let worktree = place.worktree();
@@ -293,5 +324,5 @@ fn an_unknown_snapshot_is_an_error() {
     assert!(matches!(worktree.compare(unknown, other), Err(Error::Gone(_))));
     let first = take(&worktree);
     assert!(matches!(worktree.compare(&first.tree, other), Err(Error::Gone(gone)) if gone == other));
-    assert!(matches!(worktree.diff("--output=x", other, None, 9), Err(Error::NoSnapshot(_))));
+    assert!(matches!(worktree.diff("--output=x", other, 9), Err(Error::NoSnapshot(_))));
 }

@@ -36,12 +36,12 @@ fn a_turn_is_undone_and_the_undo_too() {
     let undone = worktree.undo(SESSION, &before.tree, &after.tree, false).unwrap();
     // Without the empty folders, too.
     assert_eq!(place.files(), original);
-    assert_eq!((&undone.before.tree, &undone.after.tree), (&after.tree, &before.tree));
+    assert_eq!((&undone.before, &undone.after), (&after.tree, &before.tree));
     assert_eq!(undone.files, plan.files);
     // Nothing is left to do.
     let again = worktree.undo(SESSION, &before.tree, &after.tree, false).unwrap();
     assert_eq!(again.files, []);
-    worktree.undo(SESSION, &undone.before.tree, &undone.after.tree, false).unwrap();
+    worktree.undo(SESSION, &undone.before, &undone.after, false).unwrap();
     assert_eq!(place.files(), edited);
 }
 
@@ -75,7 +75,7 @@ fn files_that_were_changed_since_are_not_overwritten_unless_it_is_forced() {
     assert_eq!(fs::read_to_string(place.path("unrelated")).unwrap(), "mine\n");
     assert!(place.path("src/b.rs").exists() && !place.path("new").exists());
     // What it overwrote is in the snapshot before it.
-    worktree.undo(SESSION, &undone.before.tree, &undone.after.tree, false).unwrap();
+    worktree.undo(SESSION, &undone.before, &undone.after, false).unwrap();
     assert_eq!(place.files(), now);
 }
 
@@ -96,9 +96,13 @@ fn an_undo_does_not_write_through_links_or_over_other_files() {
     fs::create_dir(place.path("README")).unwrap();
     place.write("README/mine", "x\n");
     let plan = worktree.plan_undo(&before.tree, &after.tree).unwrap();
-    let expected = [("README", ConflictReason::InTheWay), ("src/a.rs", ConflictReason::DeletedSince)];
+    let expected = [("README", ConflictReason::InTheWay), ("src/a.rs", ConflictReason::InTheWay)];
     assert_eq!(conflicts(&plan), expected);
     let undone = worktree.undo(SESSION, &before.tree, &after.tree, true).unwrap();
+    assert_eq!(plan.forced, undone.files, "the plan knows what a forced undo does");
+    let cannot: Vec<_> =
+        plan.conflicts.into_iter().filter(|conflict| !conflict.why.can_be_forced()).collect();
+    assert_eq!(cannot, undone.left);
     let left: Vec<_> =
         undone.left.iter().map(|conflict| (conflict.path.to_str().unwrap(), conflict.why)).collect();
     assert_eq!(left, [("README", ConflictReason::InTheWay), ("src/a.rs", ConflictReason::InTheWay)]);
@@ -217,7 +221,9 @@ fn a_forced_undo_leaves_files_whose_content_no_snapshot_has() {
     place.write("large", &large).write("ignored", "mine\n").write("edited", "mine\n");
     place.write(".gitignore", "ignored\nREADME\n").write("README", "mine too\n");
     place.git(&["rm", "-q", "--cached", "README"]);
+    let plan = worktree.plan_undo(&before.tree, &after.tree).unwrap();
     let undone = worktree.undo(SESSION, &before.tree, &after.tree, true).unwrap();
+    assert_eq!(plan.forced, undone.files, "the plan knows what a forced undo does");
     let left: Vec<_> =
         undone.left.iter().map(|conflict| (conflict.path.to_str().unwrap(), conflict.why)).collect();
     assert!(left.contains(&("large", ConflictReason::NotKept)), "{left:?}");
@@ -229,65 +235,10 @@ fn a_forced_undo_leaves_files_whose_content_no_snapshot_has() {
         assert_eq!(now == text, is_left, "{name}: {now:?}");
     }
     // All that it changed can be brought back.
-    worktree.undo(SESSION, &undone.before.tree, &undone.after.tree, false).unwrap();
+    worktree.undo(SESSION, &undone.before, &undone.after, false).unwrap();
     for (name, text) in [("ignored", "mine\n"), ("README", "mine too\n"), ("edited", "mine\n")] {
         assert_eq!(fs::read_to_string(place.path(name)).unwrap(), text);
     }
-}
-
-#[test]
-fn files_that_were_there_before_the_turn_are_not_deleted_and_are_marked() {
-    let place = Place::new();
-    place.write(".gitignore", "*.key\nbuild/\n").write("secret.key", "1\n").write("build/out", "2\n");
-    fs::create_dir(place.path("nested")).unwrap();
-    place.git_in(&place.path("nested"), &["init", "-q"]);
-    place.write("nested/file", "3\n").write(".azureal/x", "4\n").write("other.key", "5\n");
-    let worktree = place.worktree();
-    let before = take(&worktree);
-    place.write(".gitignore", "other.key\n").write("made", "by the turn\n");
-    fs::rename(place.path("build/out"), place.path("moved")).unwrap();
-    fs::rename(place.path(".azureal/x"), place.path("src/x")).unwrap();
-    fs::rename(place.path("README"), place.path("READ.md")).unwrap();
-    fs::rename(place.path("src/b.rs"), place.path("src/c.rs")).unwrap();
-    place.write("src/c.rs", "one\ntwo\nthree\n4\n");
-    fs::hard_link(place.path("src/a.rs"), place.path("src/same.rs")).unwrap();
-    fs::remove_dir_all(place.path("nested/.git")).unwrap();
-    let after = take(&worktree);
-    let changes = worktree.compare(&before.tree, &after.tree).unwrap();
-    let marked: Vec<_> =
-        changes.iter().filter(|it| it.was_there).map(|it| it.path.to_str().unwrap()).collect();
-    let old = ["moved", "nested/file", "secret.key", "src/x"];
-    assert_eq!(marked, old);
-    let plan = worktree.plan_undo(&before.tree, &after.tree).unwrap();
-    assert_eq!(conflicts(&plan), old.map(|name| (name, ConflictReason::WasThere)));
-    assert!(matches!(worktree.undo(SESSION, &before.tree, &after.tree, false), Err(Error::Conflicts(4))));
-    let undone = worktree.undo(SESSION, &before.tree, &after.tree, true).unwrap();
-    assert_eq!(undone.left.len(), 4);
-    for (name, text) in [("moved", "2\n"), ("nested/file", "3\n"), ("secret.key", "1\n"), ("src/x", "4\n")] {
-        assert_eq!(fs::read_to_string(place.path(name)).unwrap(), text);
-    }
-    for name in ["made", "READ.md", "src/c.rs", "src/same.rs"] {
-        assert!(!place.path(name).exists(), "{name}");
-    }
-    assert_eq!(fs::read_to_string(place.path("src/b.rs")).unwrap(), "one\ntwo\nthree\n");
-    worktree.undo(SESSION, &undone.before.tree, &undone.after.tree, false).unwrap();
-    assert!(place.path("made").exists() && place.path("secret.key").exists());
-}
-
-#[test]
-fn without_the_time_of_the_snapshot_no_file_is_deleted() {
-    let place = Place::new();
-    let worktree = place.worktree();
-    let before = take(&worktree);
-    place.write("made", "by the turn\n").write("README", "edited\n");
-    let after = take(&worktree);
-    worktree.remove_session(SESSION).unwrap();
-    let plan = worktree.plan_undo(&before.tree, &after.tree).unwrap();
-    assert_eq!(conflicts(&plan), [("made", ConflictReason::WasThere)]);
-    assert!(!worktree.compare(&before.tree, &after.tree).unwrap().iter().any(|change| change.was_there));
-    worktree.undo(SESSION, &before.tree, &after.tree, true).unwrap();
-    assert!(place.path("made").exists());
-    assert_eq!(fs::read_to_string(place.path("README")).unwrap(), "read\n");
 }
 
 #[test]
@@ -318,4 +269,22 @@ fn the_journal_of_another_worktree_is_not_ours() {
     assert!(!Worktree::has_interrupted_undo(place.folder.path()));
     fs::write(other.folder().join("worktrees/main/undo.done"), "").unwrap();
     assert!(Worktree::has_interrupted_undo(&place.root));
+}
+
+#[test]
+fn two_names_of_one_file_are_both_restored() {
+    let place = Place::new();
+    place.write("one", "before\n");
+    fs::hard_link(place.path("one"), place.path("two")).unwrap();
+    place.commit();
+    let worktree = place.worktree();
+    let before = take(&worktree);
+    place.write("one", "after\n").write("new", "new\n");
+    fs::hard_link(place.path("new"), place.path("newer")).unwrap();
+    let after = take(&worktree);
+    worktree.undo(SESSION, &before.tree, &after.tree, false).unwrap();
+    for name in ["one", "two"] {
+        assert_eq!(fs::read_to_string(place.path(name)).unwrap(), "before\n", "{name}");
+    }
+    assert!(!place.path("new").exists() && !place.path("newer").exists());
 }

@@ -1,6 +1,9 @@
 //! The part that stores with originals in files share: finding them by the UUID of a session, and deleting and forking them
 //! with it.
 
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+use std::time::SystemTime;
+
 use azureal_core::{NewOriginal, Originals, Seq, SessionId, SessionStore, StoreError, Uuid, async_trait};
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 use azureal_core::{OpenOriginal, Original};
@@ -20,6 +23,19 @@ pub(crate) trait FileStore: SessionStore + Originals + Sized {
     /// Returns the UUID of a session; `None` for a session of an older file that was never written since.
     async fn uuid_of(&self, id: SessionId) -> Result<Option<Uuid>, StoreError> {
         Ok(self.get(id).await?.uuid)
+    }
+
+    /// Returns the UUIDs of sessions, each as [`uuid_of`](Self::uuid_of) does; `None` also for a session that does not exist.
+    #[cfg(any(feature = "redis", feature = "sqlite"))]
+    async fn uuids_of(&self, sessions: &[SessionId]) -> Result<Vec<Option<Uuid>>, StoreError> {
+        let mut uuids = Vec::with_capacity(sessions.len());
+        for session in sessions {
+            uuids.push(match self.uuid_of(*session).await {
+                Err(StoreError::NoSuchSession(_)) => None,
+                uuid => uuid?,
+            });
+        }
+        Ok(uuids)
     }
 
     /// Returns whether several sessions have a UUID: two copies of a session that were continued apart.
@@ -92,9 +108,10 @@ pub(crate) trait FileStore: SessionStore + Originals + Sized {
         self.with_files(id, FileOriginals::delete).await.map(drop)
     }
 
-    /// Returns the sizes of the files of sessions, which may have no UUID. One thread reads all of them.
+    /// [`Originals::sizes`]. One thread reads all files.
     #[cfg(any(feature = "redis", feature = "sqlite"))]
-    async fn sizes_of_files(&self, uuids: Vec<Option<Uuid>>) -> Result<Vec<u64>, StoreError> {
+    async fn sizes_of_files(&self, sessions: &[SessionId]) -> Result<Vec<u64>, StoreError> {
+        let uuids = self.uuids_of(sessions).await?;
         let Some(files) = self.files().cloned() else { return Ok(vec![0; uuids.len()]) };
         let size = move |uuid: Option<Uuid>| uuid.map_or(Ok(0), |uuid| files.size(uuid));
         on_thread(move || uuids.into_iter().map(size).collect()).await?
@@ -132,6 +149,13 @@ pub(crate) trait FileStore: SessionStore + Originals + Sized {
         Ok(())
     }
 
+    /// [`Originals::expire`].
+    #[cfg(any(feature = "redis", feature = "sqlite"))]
+    async fn expire_files(&self, days: u32) -> Result<(), StoreError> {
+        let Some(files) = self.files().cloned() else { return Ok(()) };
+        on_thread(move || files.expire(days, SystemTime::now())).await?.map(drop)
+    }
+
     /// [`Originals::finish`].
     #[cfg(any(feature = "redis", feature = "sqlite"))]
     async fn finish_files(&self) -> Result<(), StoreError> {
@@ -144,3 +168,71 @@ pub(crate) trait FileStore: SessionStore + Originals + Sized {
         on_thread(move || files.finish()).await?
     }
 }
+
+/// Implements [`Originals`] for a [`FileStore`] whose originals stay files of this machine. A blanket implementation is not possible:
+/// the trait is of another crate.
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+macro_rules! originals_in_files {
+    ($store:ty) => {
+        #[azureal_core::async_trait]
+        impl azureal_core::Originals for $store {
+            async fn put(
+                &self,
+                session: azureal_core::SessionId,
+                new: azureal_core::NewOriginal,
+            ) -> Result<(), azureal_core::StoreError> {
+                self.put_file(session, new).await
+            }
+
+            async fn copy(
+                &self,
+                session: azureal_core::SessionId,
+                original: &azureal_core::Original,
+                content: azureal_core::OpenOriginal,
+            ) -> Result<(), azureal_core::StoreError> {
+                self.copy_file(session, original, content).await
+            }
+
+            async fn finish(&self) -> Result<(), azureal_core::StoreError> {
+                self.finish_files().await
+            }
+
+            async fn list(
+                &self,
+                session: azureal_core::SessionId,
+            ) -> Result<Vec<azureal_core::Original>, azureal_core::StoreError> {
+                self.with_files(session, $crate::originals::FileOriginals::list).await
+            }
+
+            async fn open(
+                &self,
+                session: azureal_core::SessionId,
+                run: &str,
+            ) -> Result<Option<azureal_core::OpenOriginal>, azureal_core::StoreError> {
+                let run = run.to_owned();
+                self.with_files(session, move |files, uuid| files.open_run(uuid, &run)).await
+            }
+
+            async fn delete(
+                &self,
+                session: azureal_core::SessionId,
+            ) -> Result<u64, azureal_core::StoreError> {
+                self.with_files(session, $crate::originals::FileOriginals::delete).await
+            }
+
+            async fn expire(&self, days: u32) -> Result<(), azureal_core::StoreError> {
+                self.expire_files(days).await
+            }
+
+            async fn sizes(
+                &self,
+                sessions: &[azureal_core::SessionId],
+            ) -> Result<Vec<u64>, azureal_core::StoreError> {
+                self.sizes_of_files(sessions).await
+            }
+        }
+    };
+}
+
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+pub(crate) use originals_in_files;

@@ -41,8 +41,11 @@ use self::reader::{Part, PartReader};
 #[cfg(feature = "sqlite")]
 pub use self::check::{OriginalProblem, inspect_originals};
 pub(crate) use self::file_store::FileStore;
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+pub(crate) use self::file_store::originals_in_files;
 #[cfg(feature = "postgres")]
 pub use self::mask::Mask;
+#[cfg(feature = "postgres")]
 pub(crate) use self::reader::on_thread;
 #[cfg(feature = "postgres")]
 pub(crate) use self::upload::LARGEST_UPLOAD;

@@ -15,18 +15,19 @@ mod pieces;
 mod recount;
 mod rows;
 mod schema;
+mod search;
 mod text;
 mod tls;
 mod values;
 mod watch;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use azureal_core::{
     Appended, Compaction, CrashNotes, LARGEST_EVENT, Leases, ListQuery, Mark, NewSession, NewTurn, Originals,
-    Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Tally, Tokens, Watch,
-    async_trait, check_name, read_rendered_through,
+    Page, SearchIndex, Seq, SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Tally, Tokens,
+    Watch, async_trait, check_name, read_rendered_through,
 };
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -91,6 +92,8 @@ pub struct PostgresStore {
     /// The former name of the project, while it is not settled whose the sessions under it are.
     former: Option<String>,
     originals: Option<LocalOriginals>,
+    /// Whether the search index can be written, once that is known.
+    may_index: OnceLock<bool>,
 }
 
 impl PostgresStore {
@@ -104,7 +107,14 @@ impl PostgresStore {
         // A name that has been settled, either way, is not asked about again.
         let former = former.filter(|_| found.has_former && found.kept_as.is_none()).map(str::to_owned);
         let project = found.kept_as.unwrap_or_else(|| name.to_owned());
-        Ok(Self { connections, schema: address.schema().to_owned(), project, former, originals: None })
+        Ok(Self {
+            connections,
+            schema: address.schema().to_owned(),
+            project,
+            former,
+            originals: None,
+            may_index: OnceLock::new(),
+        })
     }
 
     /// Begins a call. Its first value, `$1`, is the project.
@@ -483,6 +493,10 @@ impl SessionStore for PostgresStore {
             )
             .with(Type::TEXT, escaped(used_in).into_owned());
         self.first_session(call).await
+    }
+
+    async fn search_index(&self) -> Result<Option<&dyn SearchIndex>, StoreError> {
+        Ok(self.may_index().await?.then_some(self as &dyn SearchIndex))
     }
 
     async fn watch(&self, id: SessionId) -> Result<Option<Box<dyn Watch>>, StoreError> {

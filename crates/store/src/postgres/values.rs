@@ -142,7 +142,7 @@ pub(super) fn with_turn(call: Call, turn: &NewTurn, texts: Vec<String>) -> Call 
         .named("in_requested_model", Type::TEXT, alone.requested_model.map(text))
         .named("in_last_prompt", Type::TEXT, alone.last_prompt.map(text))
         .named("in_answered", Type::BOOL, alone.answered)
-        .named(LAST_ACTIVE, Type::TEXT, now())
+        .named(LAST_ACTIVE, Type::TEXT, turn.happened_at.clone().unwrap_or_else(now))
         .named("in_told", Type::INT8, rows::signed(alone.rendered_chars))
         .named("in_context_tokens", Type::INT8, alone.context_tokens.map(rows::signed))
         .named("in_completed", Type::BOOL, totals.completed)

@@ -41,7 +41,7 @@ pub(super) fn with_turn(call: Call, turn: &NewTurn, texts: &[Cow<'_, str>]) -> C
             .with_optional(model.of_other)
             .with_optional(alone.requested_model)
             .with_optional(alone.last_prompt)
-            .with_optional(Some(now()))
+            .with_optional(Some(turn.happened_at.clone().unwrap_or_else(now)))
             .with_optional(alone.answered.then_some(1));
     }
     call = with_tokens(call, turn.tokens).with_optional(turn.used_in.as_deref());

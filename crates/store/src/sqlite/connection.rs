@@ -1,7 +1,9 @@
 //! A connection to a store's file: no code of the file runs, waits are short, and a commit is durable.
 
 use std::cell::Cell;
+use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -58,6 +60,20 @@ pub(super) fn use_journal(path: &Path, connection: &Connection, journal: Journal
 /// Opens another program's SQLite file read-only, such that no code in it runs.
 pub fn open_foreign(path: &Path) -> Result<Connection, StoreError> {
     connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
+}
+
+/// Opens another program's SQLite file that no process uses, read-only and without locks: no file is created beside it. A process
+/// that begins to write meanwhile makes reading wrong, so this is for a short look only.
+pub fn open_foreign_unused(path: &Path) -> Result<Connection, StoreError> {
+    let mut uri = OsString::from("file:");
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'%' | b'?' | b'#' => uri.push(format!("%{byte:02x}")),
+            byte => uri.push(OsStr::from_bytes(&[*byte])),
+        }
+    }
+    uri.push("?immutable=1");
+    connect(Path::new(&uri), OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI)
 }
 
 /// Refuses a file of another program whose columns SQLite would compute while they are read.

@@ -19,12 +19,12 @@
 //! and greater than `counted_seq` in one that it cleared. Those are counted again from their beginning.
 
 use azureal_core::fold::Open;
-use azureal_core::{Counts, Seq, Tally};
+use azureal_core::{Counts, Event, Seq, SessionRecord, Tally};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::codec::Codec;
 use super::values::{Cells, is_too_large, number, unsigned};
-use super::{events, schema};
+use super::{events, original_prompts, schema};
 
 /// A session whose counts have been brought up to date.
 pub(super) struct Recounted {
@@ -32,6 +32,70 @@ pub(super) struct Recounted {
     pub(super) tally: Tally,
     /// The id of its last event; `None` if it has none.
     pub(super) last_event: Option<i64>,
+    /// Its totals, if another program has appended.
+    pub(super) totals: Option<Totals>,
+}
+
+/// Duration and cost of all turns. The original program overwrites the sums in the row with those of its last turn, so they are added up again
+/// from the events that end turns.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Totals {
+    duration_ms: u64,
+    cost_usd: f64,
+}
+
+impl Totals {
+    /// Adds up the turns of a session; `None` for a fork, whose log has turns of another session.
+    pub(super) fn of(
+        connection: &Connection,
+        codec: &mut Codec,
+        session: i64,
+    ) -> rusqlite::Result<Option<Self>> {
+        // A file of the original program has no such column, and no forks.
+        let is_fork = connection
+            .prepare_cached("SELECT 1 FROM sessions WHERE id = ?1 AND forked_from IS NOT NULL")
+            .and_then(|mut fork| fork.exists([session]))
+            .unwrap_or(false);
+        if is_fork {
+            return Ok(None);
+        }
+        let mut ends = connection.prepare_cached(&format!(
+            "SELECT {} FROM events WHERE session_id = ?1 AND kind = 'Complete'",
+            events::DATA
+        ))?;
+        let mut rows = ends.query([session])?;
+        let mut totals = Self::default();
+        while let Some(row) = rows.next()? {
+            let json = codec.unpack(row.get_ref(0)?).ok();
+            if let Some(Event::Complete(complete)) = json.and_then(|json| Event::from_json(&json).ok()) {
+                totals.duration_ms = totals.duration_ms.saturating_add(complete.duration_ms);
+                totals.cost_usd += complete.cost_usd;
+            }
+        }
+        Ok(Some(totals))
+    }
+
+    /// Corrects a record. An imported session may have greater sums than its events tell of.
+    pub(super) fn correct(self, record: &mut SessionRecord) {
+        record.duration_ms = record.duration_ms.max(self.duration_ms);
+        record.cost_usd = record.cost_usd.max(self.cost_usd);
+    }
+
+    fn write(self, connection: &Connection, session: i64) -> rusqlite::Result<()> {
+        connection
+            .prepare_cached(
+                "UPDATE sessions SET duration_ms = ?2
+                 WHERE id = ?1 AND (typeof(duration_ms) <> 'integer' OR duration_ms < ?2)",
+            )?
+            .execute(params![session, self.duration_ms.min(i64::MAX as u64).cast_signed()])?;
+        connection
+            .prepare_cached(
+                "UPDATE sessions SET cost_usd = ?2
+                 WHERE id = ?1 AND (typeof(cost_usd) NOT IN ('real', 'integer') OR cost_usd < ?2)",
+            )?
+            .execute(params![session, self.cost_usd])?;
+        Ok(())
+    }
 }
 
 /// The progress of the counting, and of the clock.
@@ -115,7 +179,8 @@ pub(super) fn recount(connection: &Connection, codec: &mut Codec) -> rusqlite::R
         .map(|(session, last_event)| {
             let mut tally = state(connection, session)?.map(|state| state.tally).unwrap_or_default();
             count_rest(connection, codec, session, &mut tally, Seq::END)?;
-            Ok(Recounted { session, tally, last_event })
+            let totals = if last_event.is_some() { Totals::of(connection, codec, session)? } else { None };
+            Ok(Recounted { session, tally, last_event, totals })
         })
         .collect()
 }
@@ -137,7 +202,8 @@ pub(super) fn recount_all(connection: &Connection, codec: &mut Codec) -> rusqlit
             let mut tally = Tally::default();
             count_rest(connection, codec, session, &mut tally, Seq::END)?;
             forget_before_compaction(connection, session, &mut tally)?;
-            Ok(Recounted { session, tally, last_event })
+            let totals = Totals::of(connection, codec, session)?;
+            Ok(Recounted { session, tally, last_event, totals })
         })
         .collect()
 }
@@ -153,7 +219,7 @@ pub(super) fn recount_stale(connection: &Connection, codec: &mut Codec) -> rusql
             let mut tally = Tally::default();
             count_rest(connection, codec, session, &mut tally, Seq::END)?;
             forget_before_compaction(connection, session, &mut tally)?;
-            Ok(Recounted { session, tally, last_event: None })
+            Ok(Recounted { session, tally, last_event: None, totals: None })
         })
         .collect()
 }
@@ -233,13 +299,16 @@ pub(super) fn catch_up(connection: &Connection, codec: &mut Codec) -> rusqlite::
         progress if progress.is_complete() => return Ok(progress.newest),
         progress => progress,
     };
-    for Recounted { session, tally, last_event } in recount_stale(connection, codec)? {
+    for Recounted { session, tally, last_event, .. } in recount_stale(connection, codec)? {
         write(connection, session, &tally, last_event, None)?;
     }
     let mut newest = newest;
-    for Recounted { session, tally, last_event } in recount(connection, codec)? {
+    for Recounted { session, tally, last_event, totals } in recount(connection, codec)? {
         let tick = after(newest);
         write(connection, session, &tally, last_event, Some(tick))?;
+        if let Some(totals) = totals {
+            totals.write(connection, session)?;
+        }
         newest = Some(tick);
     }
     Ok(newest)
@@ -254,15 +323,19 @@ pub(super) fn count_rest(
     until: Seq,
 ) -> rusqlite::Result<()> {
     let mut rest = connection.prepare_cached(&format!(
-        "SELECT seq, {} FROM events WHERE session_id = ?1 AND seq > ?2 AND seq <= ?3
+        "SELECT seq, {}, char_len FROM events WHERE session_id = ?1 AND seq > ?2 AND seq <= ?3
            AND seq < 9223372036854775807 ORDER BY seq",
         events::DATA
     ))?;
     let mut rows = rest.query(params![session, events::integer(tally.through), events::integer(until)])?;
     while let Some(row) = rows.next()? {
         let seq = events::place(row.get_ref(0)?, f64::ceil);
-        let json = codec.unpack(row.get_ref(1)?);
-        let event = json.ok().and_then(|json| azureal_core::Event::from_json(&json).ok());
+        let json = codec.unpack(row.get_ref(1)?).ok();
+        let corrected = match &json {
+            Some(json) => original_prompts::corrected(json, row.get_ref(2)?),
+            None => None,
+        };
+        let event = corrected.or_else(|| Event::from_json(json.as_ref()?).ok());
         tally.add(seq, event.as_ref());
     }
     Ok(())

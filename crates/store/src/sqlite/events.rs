@@ -8,7 +8,7 @@ use rusqlite::{Connection, params};
 
 use super::codec::Codec;
 use super::error::Fault;
-use super::{connection, counts, marks, sessions, tokens, values};
+use super::{connection, counts, marks, original_prompts, sessions, tokens, values};
 
 /// The largest size of an unpacked page, so that a page of large events does not fill the memory.
 const LARGEST_PAGE: usize = azureal_core::LARGEST_EVENT;
@@ -131,7 +131,7 @@ fn append_rows(
         // The session at the front of the list stays there: one page less to write.
         let tick = (state.active != newest).then(|| counts::after(newest));
         counts::write(transaction, session, &state.tally, Some(last_event), tick)?;
-        tokens::add_totals(transaction, session, turn.totals(), turn.tokens)?;
+        tokens::add_totals(transaction, session, turn)?;
     }
     if let Some(used_in) = turn.used_in.as_deref().filter(|_| state.tally.counts.answered) {
         marks::set_last_used(transaction, id, used_in)?;
@@ -168,7 +168,8 @@ pub(super) fn read(
         }
         Page::Before(before, limit) => ("seq < ?2 ORDER BY seq DESC LIMIT ?3", before, limit, f64::floor),
     };
-    let sql = format!("SELECT seq, {KIND}, {DATA} FROM events WHERE session_id = ?1 AND {condition}");
+    let sql =
+        format!("SELECT seq, {KIND}, {DATA}, char_len FROM events WHERE session_id = ?1 AND {condition}");
     let mut events = select(connection, codec, &sql, round, id, bound, limit)?;
     if matches!(page, Page::Before(..)) {
         events.reverse();
@@ -177,7 +178,7 @@ pub(super) fn read(
 }
 
 /// Reads prompts backwards. A partial index holds exactly these; the condition must be its own to the letter.
-const PROMPTS: &str = "SELECT seq, kind, CASE WHEN octet_length(data) > 67141632 THEN octet_length(data) ELSE data END
+const PROMPTS: &str = "SELECT seq, kind, CASE WHEN octet_length(data) > 67141632 THEN octet_length(data) ELSE data END, char_len
     FROM events WHERE session_id = ?1 AND seq <= ?2 AND kind IN ('UserMessage', 'Message') ORDER BY seq DESC LIMIT ?3";
 
 pub(super) fn read_prompts(
@@ -208,14 +209,20 @@ fn select(
     let mut size = 0;
     let mut events = Vec::new();
     while let Some(row) = rows.next()? {
-        let kind = match row.get_ref(1)? {
+        let mut kind = match row.get_ref(1)? {
             ValueRef::Text(kind) | ValueRef::Blob(kind) => String::from_utf8_lossy(kind).into_owned(),
             ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => String::new(),
         };
-        let json = match row.get_ref(0)? {
+        let mut json = match row.get_ref(0)? {
             ValueRef::Integer(_) => codec.unpack(row.get_ref(2)?),
             _ => Err(Damage("its place is not a whole number".to_owned())),
         };
+        if let Ok(text) = &json
+            && let Some(event) = original_prompts::corrected(text, row.get_ref(3)?)
+        {
+            kind = event.kind().to_owned();
+            json = Ok(event.to_json());
+        }
         size += json.as_ref().map_or(0, String::len);
         events.push(StoredEvent { seq: place(row.get_ref(0)?, round), kind, json });
         if size > LARGEST_PAGE {

@@ -28,6 +28,8 @@ pub struct StoreFolders {
     pub originals: PathBuf,
     /// The folder that kept it before the project had its git directory, or keeps it while that cannot be written.
     pub former_originals: Option<PathBuf>,
+    /// The folder of the search index.
+    pub search: PathBuf,
     /// The second name of the store's file.
     pub second_name: Option<PathBuf>,
 }
@@ -49,6 +51,7 @@ impl StoreFolders {
                 former_spools: Some(beside(SPOOLS)),
                 originals: folder.join(ORIGINALS),
                 former_originals: Some(beside(ORIGINALS)),
+                search: folder.join(SEARCH),
                 second_name: Some(folder.join(PROJECT_STORE)),
             },
             None => Self {
@@ -56,6 +59,7 @@ impl StoreFolders {
                 former_spools: None,
                 originals: beside(ORIGINALS),
                 former_originals: None,
+                search: beside(SEARCH),
                 second_name: None,
             },
         }
@@ -75,3 +79,4 @@ impl StoreFolders {
 
 const SPOOLS: &str = "spool";
 const ORIGINALS: &str = "originals";
+const SEARCH: &str = "search";

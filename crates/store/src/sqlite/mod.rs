@@ -17,6 +17,7 @@ mod folders;
 pub mod health;
 mod marks;
 mod notice;
+mod original_prompts;
 mod originals;
 mod schema;
 mod second_name;
@@ -39,7 +40,7 @@ pub use rusqlite;
 
 use crate::originals::{FileOriginals, FileStore};
 use codec::Codec;
-pub use connection::{check_foreign, open_foreign};
+pub use connection::{check_foreign, open_foreign, open_foreign_unused};
 use database::{Database, Open, removed, unreadable};
 use error::Fault;
 pub(crate) use error::hint;

@@ -286,7 +286,13 @@ fn count(
     let counted = if columns.keep_counts() { counts::state(connection, session)? } else { None };
     let mut tally = counted.map(|state| state.tally).unwrap_or_default();
     let is_counted = tally.through > Seq::START;
+    let through = tally.through;
     counts::count_rest(connection, codec, session, &mut tally, Seq::END)?;
+    if tally.through > through
+        && let Some(totals) = counts::Totals::of(connection, codec, session)?
+    {
+        totals.correct(record);
+    }
     if !is_counted {
         counts::forget_before_compaction(connection, session, &mut tally)?;
     }
@@ -423,9 +429,12 @@ fn list_as(
     };
     let mut others: Vec<Option<SessionRecord>> = listed.into_iter().map(Some).collect();
     let mut listed = Vec::with_capacity(others.len());
-    for counts::Recounted { session, tally, .. } in recounted.into_iter().rev() {
+    for counts::Recounted { session, tally, totals, .. } in recounted.into_iter().rev() {
         if let Some(mut record) = places.get(&session).and_then(|place| others.get_mut(*place)?.take()) {
             record.counts = tally.counts;
+            if let Some(totals) = totals {
+                totals.correct(&mut record);
+            }
             listed.push(record);
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use azureal_core::event::Complete;
-use azureal_core::{Event, SessionId, Tokens, TurnTotals};
+use azureal_core::{Event, NewTurn, SessionId, Tokens};
 use rusqlite::{Connection, params};
 
 use super::codec::Codec;
@@ -15,12 +15,8 @@ use crate::timestamp::now;
 
 /// Adds what a turn took to the totals of its session. Integers that grow too large become floats in SQLite,
 /// so they stop before.
-pub(super) fn add_totals(
-    connection: &Connection,
-    session: i64,
-    totals: TurnTotals,
-    tokens: Tokens,
-) -> rusqlite::Result<()> {
+pub(super) fn add_totals(connection: &Connection, session: i64, turn: &NewTurn) -> rusqlite::Result<()> {
+    let (totals, tokens) = (turn.totals(), turn.tokens);
     connection
         .prepare_cached(
             "UPDATE sessions SET completed = ?2,
@@ -42,7 +38,7 @@ pub(super) fn add_totals(
             signed(tokens.output),
             signed(tokens.cache_read),
             signed(tokens.cache_write),
-            now(),
+            turn.happened_at.clone().unwrap_or_else(now),
         ])?;
     Ok(())
 }

@@ -146,6 +146,8 @@ crate::contract::contract! {
         a_snapshot_tells_the_beginning_of_a_session,
         a_snapshot_of_a_long_session_reads_it_whole,
         a_snapshot_of_a_compacted_session_begins_with_its_summary,
+        a_cached_ledger_is_that_of_the_events_and_is_found_until_the_session_is_changed,
+        the_size_of_an_opening_is_stored_again_when_the_threshold_is_another,
         a_snapshot_takes_the_first_event_that_is_appended,
     }
     check {

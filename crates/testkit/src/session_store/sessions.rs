@@ -63,6 +63,14 @@ pub(super) async fn a_session_from_elsewhere_keeps_the_time_it_was_made(store: S
     let new = NewSession { created_at: Some("2024-02-29T12:00:00Z".to_owned()), ..unnamed() };
     let id = store.create(new).await.unwrap();
     assert_eq!(store.get(id).await.unwrap().created_at, "2024-02-29T12:00:00Z");
+    let happened_at = Some("2024-02-29T13:00:00Z".to_owned());
+    let turn = NewTurn { happened_at, ..NewTurn::verbatim([Event::user("Earlier")]) };
+    store.append(id, turn).await.unwrap();
+    let last_active = store.get(id).await.unwrap().last_active;
+    assert!(last_active.is_empty() || last_active == "2024-02-29T13:00:00Z", "{last_active}");
+    store.append(id, NewTurn::verbatim([Event::user("Now")])).await.unwrap();
+    let last_active = store.get(id).await.unwrap().last_active;
+    assert!(last_active.is_empty() || last_active.as_str() > "2024-02-29T13:00:00Z", "{last_active}");
 }
 
 pub(super) async fn a_session_without_a_name_is_called_by_its_number(store: Store) {

@@ -260,7 +260,7 @@ fn rows(shown: &FileChanges, width: u16, theme: &Theme) -> Vec<LaidRow> {
     }));
     rows.push(Vec::new());
     match &shown.diff {
-        Ok(diff) => diff_rows(&mut rows, &diff.text, diff.left_out, width, theme),
+        Ok(diff) => diff_rows(&mut rows, &diff.text(), diff.left_out, width, theme),
         Err(error) => {
             let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
             let text = format!("There is no diff: {}{hint}", error.message());

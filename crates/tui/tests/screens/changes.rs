@@ -182,7 +182,7 @@ fn what_is_wrong_with_an_undo_is_a_notice_that_nothing_covers() {
 #[test]
 fn a_diff_of_a_megabyte_is_scrolled_at_once() {
     let mut screen = started(in_changed_session);
-    let diff = Ok(Diff { text: "+x\n".repeat(350_000), left_out: 63 << 20 });
+    let diff = Ok(Diff { bytes: "+x\n".repeat(350_000).into_bytes(), left_out: 63 << 20 });
     screen.keys("tab d").news(changes(None, FileChanges { diff, ..file_changes() }));
     let begin = std::time::Instant::now();
     for _ in 0..200 {

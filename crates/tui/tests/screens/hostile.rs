@@ -210,7 +210,7 @@ fn hostile_changes(strings: &[String]) -> FileChanges {
     shown.changes.directories = strings.iter().map(directory).collect();
     let line =
         |text: &String| format!("diff --git a/{text} b/{text}\n@@ -1 +1 @@\n-{text}\n+{text}\n {text}\n");
-    shown.diff = Ok(Diff { text: strings.iter().map(line).collect(), left_out: 0 });
+    shown.diff = Ok(Diff { bytes: strings.iter().map(line).collect::<String>().into_bytes(), left_out: 0 });
     shown
 }
 

@@ -309,7 +309,7 @@ pub(crate) fn file_changes() -> FileChanges {
         is_undo: false,
         skipped: Vec::new(),
     };
-    FileChanges { of: ChangesOf::Turn(6), changes, diff: Ok(Diff { text: DIFF.into(), left_out: 0 }) }
+    FileChanges { of: ChangesOf::Turn(6), changes, diff: Ok(Diff { bytes: DIFF.into(), left_out: 0 }) }
 }
 
 pub(crate) fn changes(at: Option<u64>, changes: FileChanges) -> News {

@@ -1,11 +1,11 @@
 //! The changes of a turn and their undo, in a real git repository.
 
 use std::fs;
-use std::process::Command;
 
 use azureal::changes::ChangesOf;
 use azureal::desk::{FileChanges, News, Request, UndoQuestion};
 use azureal::{Error, Seq};
+use azureal_testkit::project::git_repository;
 use azureal_testkit::until;
 
 use super::{Listener, PANE, World};
@@ -29,14 +29,7 @@ fn repository() -> World {
     fs::write(project.join("a.txt"), "one\ntwo\n").unwrap();
     fs::write(project.join("b.txt"), "b\n").unwrap();
     fs::write(project.join(".gitignore"), ".azureal\n").unwrap();
-    for arguments in [
-        &["init", "-q"][..],
-        &["add", "-A"],
-        &["-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "first"],
-    ] {
-        let status = Command::new("git").args(arguments).current_dir(&project).status().unwrap();
-        assert!(status.success());
-    }
+    git_repository(&project);
     world
 }
 
@@ -84,7 +77,7 @@ fn a_turn_is_undone_and_the_undo_taken_back() {
     let paths: Vec<&str> = shown.changes.files.iter().map(|file| file.path.as_str()).collect();
     assert_eq!(paths, ["a.txt", "b.txt", evil]);
     let diff = shown.diff.as_ref().unwrap();
-    assert!(diff.text.contains("\n+three\n") && diff.text.contains("\n-b\n"), "{}", diff.text);
+    assert!(diff.text().contains("\n+three\n") && diff.text().contains("\n-b\n"), "{}", diff.text());
     // An event of the turn names it too.
     assert_eq!(desk.changes(Some(2)).unwrap().of, ChangesOf::Turn(1));
 
@@ -123,6 +116,7 @@ fn an_undo_does_what_the_user_has_seen_or_nothing() {
     let question = desk.plan(ChangesOf::Turn(1)).unwrap();
     assert_eq!(question.conflicts, [("a.txt".to_owned(), "changed since the turn")]);
     assert_eq!(question.obstacles.len(), 1);
+    assert_eq!((question.restored, question.deleted), (2, 1), "with the file that is overwritten");
     assert_eq!(desk.undo(question.clone(), false).unwrap_err().kind(), "conflict");
     assert_eq!(fs::read_to_string(&file).unwrap(), "mine\n");
     desk.undo(question, true).unwrap();

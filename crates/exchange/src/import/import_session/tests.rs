@@ -55,7 +55,7 @@ fn unchanged(number: u32) -> ImportOutcome {
 }
 
 fn continued(number: u32, events: usize) -> ImportOutcome {
-    ImportOutcome::Continued { id: id(number), added: Added { events, summaries: 0 } }
+    ImportOutcome::Continued { id: id(number), added: Added { events, ..Added::default() } }
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn summaries_that_came_later_are_added() {
     let summary = |after, text: &str| Compaction::new(Seq(after), text);
     let mut grown = incoming(&["a"]);
     grown.compactions = vec![summary(0, "nothing"), summary(1, "first"), summary(1, "second")];
-    let added = Added { events: 0, summaries: 1 };
+    let added = Added { summaries: 1, ..Added::default() };
     assert_eq!(import_all(&bench.0, &mut grown), ImportOutcome::Continued { id: id(1), added });
     assert_eq!(import_all(&bench.0, &mut grown), unchanged(1));
     assert_eq!(block_on(bench.0.compactions(id(1))).unwrap()[0].summary, "second");
@@ -167,7 +167,7 @@ fn a_long_session_that_was_interrupted_goes_on() {
         assert_eq!(record.counts.events as usize, pieces * PIECE_EVENTS);
         assert_eq!((record.completed, record.duration_ms, record.tokens.input), (None, 0, 0));
     }
-    let added = Added { events: 5, summaries: 1 };
+    let added = Added { events: 5, summaries: 1, tokens: 0 };
     assert_eq!(import_all(&bench.0, &mut whole), ImportOutcome::Continued { id: id(1), added });
     assert_eq!(import_all(&bench.0, &mut whole), unchanged(1));
     let record = bench.get(id(1));

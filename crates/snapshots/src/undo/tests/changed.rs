@@ -144,7 +144,7 @@ fn an_edit_between_a_crash_and_the_recovery_is_kept() {
             }
             assert!(done.is_err());
             edit(&place, name, how, &mut None);
-            let recovered = place.worktree.recover().unwrap().unwrap_or_default();
+            let recovered = place.recover().unwrap_or_default();
             let when = format!("{name} {how:?} killed at {kill}: {recovered:?}");
             if has_obstacle && obstacle.exists() && name != "d/b" && fs::read(&obstacle).unwrap() == USER {
                 fs::remove_file(&obstacle).unwrap();
@@ -160,8 +160,38 @@ fn an_edit_between_a_crash_and_the_recovery_is_kept() {
             } else {
                 taken_back += 1;
             }
-            assert_eq!(place.worktree.recover().unwrap(), None, "{when}");
+            assert_eq!(place.recover(), None, "{when}");
         }
     }
     assert!(taken_back > 30 && finished > 30 && beside > 5, "{taken_back} {finished} {beside}");
+}
+
+#[test]
+fn a_version_that_was_put_beside_its_file_is_told_also_after_a_kill_in_the_recovery() {
+    let place = Place::new();
+    let before = place.take();
+    let changed = reset(&place);
+    let after = place.take();
+    let beside = place.root.join("a.before-undo");
+    // The user edits the file at every moment, and the recovery is killed at every step.
+    let mut told = 0;
+    for kill in 0..40 {
+        for second in 0..40 {
+            assert_eq!(reset(&place), changed);
+            if !place.undo_killed(&before, &after, kill) {
+                assert!(place.recover().is_some());
+                break;
+            }
+            edit(&place, "a", Edit::InPlace, &mut None);
+            let was_killed = place.recover_killed(second);
+            let recovered = place.recover().unwrap_or_default();
+            let expected: &[PathBuf] = if beside.exists() { &["a.before-undo".into()] } else { &[] };
+            assert_eq!(recovered.kept, expected, "killed at {kill} and at {second}");
+            told += usize::from(beside.exists());
+            if !was_killed {
+                break;
+            }
+        }
+    }
+    assert!(told > 20, "{told}");
 }

@@ -1,5 +1,5 @@
 -- Version 4: look-up of sessions by the beginning of a name, the revision of a session, watching a whole project, turns
--- that end their run, and originals.
+-- that end their run, originals, and the search index.
 
 -- A name may be longer than an index can hold. Names are compared byte for byte.
 CREATE INDEX sessions_by_prefix ON @schema@.sessions (project, (left(name, 100) COLLATE "C"));
@@ -39,6 +39,35 @@ CREATE TABLE @schema@.original_pieces (
 -- They are compressed.
 ALTER TABLE @schema@.original_pieces ALTER COLUMN data SET STORAGE EXTERNAL;
 
+-- The search index: a cache that clients fill, each version of the tokens for itself. How far each session is indexed; session 0 has
+-- in through when all sessions were compared.
+CREATE TABLE @schema@.search_sessions (
+  project  text NOT NULL,
+  session  integer NOT NULL,
+  version  integer NOT NULL,
+  stamp    bigint NOT NULL,
+  through  bigint NOT NULL,
+  last     bigint NOT NULL,
+  changes  bigint NOT NULL,
+  agent    text,
+  active   bigint NOT NULL,
+  worktree text NOT NULL,
+  PRIMARY KEY (project, session, version)
+);
+-- The tokens of events, without their places, and labels for the project, the role, the tool and the agent.
+CREATE TABLE @schema@.search_events (
+  project text NOT NULL,
+  session integer NOT NULL,
+  version integer NOT NULL,
+  seq     bigint NOT NULL,
+  agent   text,
+  -- The number of tokens.
+  length  integer NOT NULL,
+  words   tsvector NOT NULL,
+  PRIMARY KEY (project, session, version, seq)
+);
+CREATE INDEX search_events_by_words ON @schema@.search_events USING gin (words);
+
 -- The roles that may use the other tables may use these.
 DO $$
 DECLARE
@@ -50,7 +79,8 @@ BEGIN
     WHERE table_schema = '@schema@' AND table_name = 'sessions'
       AND privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE')
   LOOP
-    EXECUTE format('GRANT %s ON @schema@.originals, @schema@.original_pieces TO %s', granted.privilege_type, granted.role);
+    EXECUTE format('GRANT %s ON @schema@.originals, @schema@.original_pieces, @schema@.search_sessions, @schema@.search_events TO %s',
+      granted.privilege_type, granted.role);
   END LOOP;
 END $$;
 
@@ -361,4 +391,34 @@ BEGIN
   PERFORM @schema@.tell(in_project, in_session, false);
   PERFORM @schema@.note_done(in_project, in_operation, ARRAY[]::bigint[]);
   RETURN 'done';
+END $$;
+
+-- Adds events to the search index. Returns whether the session had the expected stamp and last event, or none was expected: then
+-- what is indexed of the session is replaced.
+CREATE FUNCTION @schema@.search_put(
+  in_project text, in_session integer, in_version integer, in_expected_stamp bigint, in_expected_through bigint,
+  in_stamp bigint, in_through bigint, in_last bigint, in_changes bigint, in_agent text, in_active bigint, in_worktree text,
+  in_seqs bigint[], in_agents text[], in_lengths integer[], in_words text[])
+RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+  IF in_expected_stamp IS NULL THEN
+    INSERT INTO @schema@.search_sessions AS known (project, session, version, stamp, through, last, changes, agent, active, worktree)
+    VALUES (in_project, in_session, in_version, in_stamp, in_through, in_last, in_changes, in_agent, in_active, in_worktree)
+    ON CONFLICT (project, session, version) DO UPDATE
+    SET stamp = EXCLUDED.stamp, through = EXCLUDED.through, last = EXCLUDED.last, changes = EXCLUDED.changes,
+      agent = EXCLUDED.agent, active = EXCLUDED.active, worktree = EXCLUDED.worktree;
+    DELETE FROM @schema@.search_events WHERE project = in_project AND session = in_session AND version = in_version;
+  ELSE
+    UPDATE @schema@.search_sessions
+    SET stamp = in_stamp, through = in_through, last = in_last, changes = in_changes, agent = in_agent, active = in_active,
+      worktree = in_worktree
+    WHERE project = in_project AND session = in_session AND version = in_version
+      AND stamp = in_expected_stamp AND through = in_expected_through;
+    IF NOT FOUND THEN RETURN false; END IF;
+  END IF;
+  INSERT INTO @schema@.search_events (project, session, version, seq, agent, length, words)
+  SELECT in_project, in_session, in_version, seq, agent, length, array_to_tsvector(string_to_array(words, ' '))
+  FROM unnest(in_seqs, in_agents, in_lengths, in_words) AS given (seq, agent, length, words);
+  RETURN true;
 END $$;

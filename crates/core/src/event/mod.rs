@@ -4,6 +4,8 @@
 //! In JSON an event is tagged from outside by its kind, `{"UserMessage":{"content":"…"}}`, and the two
 //! kinds without fields are bare strings. This module is that format; `docs/format.md` is its page.
 
+mod file_changes;
+
 use std::borrow::Cow;
 use std::fmt;
 
@@ -12,6 +14,7 @@ use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+pub use self::file_changes::{Changes, DirectoryChanges, FileChange, FileStatus, SkippedPath, Undo};
 use crate::{Block, Json, Role};
 
 /// One fact about a session.
@@ -388,174 +391,6 @@ pub struct MessageEvent {
     pub content: Vec<Block>,
 }
 
-/// The fields of [`Event::Changes`]: the difference of two snapshots of the worktree, whatever changed the files.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Changes {
-    /// The worktree, by its path relative to the root of the project; empty if it is not known.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub worktree: String,
-    /// The snapshot before the turn: an object of the project's snapshots.
-    pub before: String,
-    /// The snapshot after the turn.
-    pub after: String,
-    /// The files, [`MOST_FILES`](Self::MOST_FILES) at most.
-    pub files: Vec<FileChange>,
-    /// The number of further files, by directory.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub directories: Vec<DirectoryChanges>,
-    /// The UUIDs of other sessions that ran in this worktree during the turn.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub during: Vec<String>,
-    /// Files and repositories that the snapshots do not have, each with the reason.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub skipped: Vec<SkippedPath>,
-    /// Whether the second snapshot was taken when the turn was recovered, so that later changes are in it too.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub late: bool,
-    /// Unified diffs that no other event of the turn has.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub detail: Option<String>,
-}
-
-impl Changes {
-    /// The most files that are named.
-    pub const MOST_FILES: usize = 200;
-
-    /// Returns the counts in words: `3 files changed, +40 −12`.
-    pub fn summary(&self) -> String {
-        changes_summary(&self.files, &self.directories)
-    }
-}
-
-fn changes_summary(files: &[FileChange], directories: &[DirectoryChanges]) -> String {
-    let further = directories.iter().map(|directory| directory.files).fold(0, u64::saturating_add);
-    let count = further.saturating_add(files.len() as u64);
-    let sum =
-        |lines: fn(&FileChange) -> Option<u64>| files.iter().filter_map(lines).fold(0, u64::saturating_add);
-    let (added, removed) = (sum(|file| file.added), sum(|file| file.removed));
-    let files = if count == 1 { "1 file changed".to_owned() } else { format!("{count} files changed") };
-    // Of files that are only counted, the lines are not known.
-    let of = if further > 0 { " or more" } else { "" };
-    if added == 0 && removed == 0 { files } else { format!("{files}, +{added} −{removed}{of}") }
-}
-
-/// A file that changed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct FileChange {
-    /// The path below the root of the worktree, with `/`. Bytes that are not UTF-8 are replaced.
-    pub path: String,
-    /// What happened to it.
-    pub status: FileStatus,
-    /// The path before it was renamed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub from: Option<String>,
-    /// The number of lines added; `None` for a binary file.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub added: Option<u64>,
-    /// The number of lines removed; `None` for a binary file.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub removed: Option<u64>,
-}
-
-/// For people: `modified src/a.rs +3 −1`.
-impl fmt::Display for FileChange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, status, from, added, removed } = self;
-        write!(f, "{status} ")?;
-        if let Some(from) = from {
-            write!(f, "{from} to ")?;
-        }
-        f.write_str(path)?;
-        match (added, removed) {
-            (None | Some(0), None | Some(0)) if *status != FileStatus::Modified => Ok(()),
-            (None, None) => Ok(()),
-            (added, removed) => write!(f, " +{} −{}", added.unwrap_or(0), removed.unwrap_or(0)),
-        }
-    }
-}
-
-/// The change of a file.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FileStatus {
-    /// It is new.
-    Added,
-    /// It was deleted.
-    Deleted,
-    /// It has another name.
-    Renamed,
-    /// Only its mode changed.
-    Mode,
-    /// Its content changed, or its type; an unknown word is read as this.
-    #[default]
-    #[serde(other)]
-    Modified,
-}
-
-impl fmt::Display for FileStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Added => "added",
-            Self::Deleted => "deleted",
-            Self::Renamed => "renamed",
-            Self::Mode => "mode of",
-            Self::Modified => "modified",
-        })
-    }
-}
-
-/// Changed files that are counted, not named.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct DirectoryChanges {
-    /// The directory below the root of the worktree; `.` for the root.
-    pub path: String,
-    /// The number of files.
-    pub files: u64,
-}
-
-/// A path that is not part of a snapshot.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct SkippedPath {
-    /// The path below the root of the worktree.
-    pub path: String,
-    /// The reason, for people.
-    pub reason: String,
-}
-
-/// The fields of [`Event::Undo`].
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Undo {
-    /// The event whose changes were undone: [`Changes`], or another undo.
-    pub of: u64,
-    /// The number of its turn.
-    pub turn: u64,
-    /// Whether this takes back an undo, so that the changes of the turn are there again.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub redo: bool,
-    /// The snapshot before the undo.
-    pub before: String,
-    /// The snapshot after it.
-    pub after: String,
-    /// The files that were restored, [`Changes::MOST_FILES`] at most.
-    pub files: Vec<FileChange>,
-    /// The number of further files, by directory.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub directories: Vec<DirectoryChanges>,
-}
-
-impl Undo {
-    /// Returns what was done in words: `undid turn 2: 3 files changed, +12 −40`.
-    pub fn summary(&self) -> String {
-        let done = if self.redo { "took back the undo of" } else { "undid" };
-        format!("{done} turn {}: {}", self.turn, changes_summary(&self.files, &self.directories))
-    }
-}
-
 /// An event of a kind that this build does not know: its text, untouched.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UnknownEvent {
@@ -835,45 +670,6 @@ mod tests {
                 Event::Message(MessageEvent { role: Role::User, content: vec![] }),
                 r#"{"Message":{"role":"user","content":[]}}"#,
             ),
-            (
-                Event::Changes(Changes {
-                    before: "b0".into(),
-                    after: "a1".into(),
-                    files: vec![
-                        FileChange {
-                            path: "src/a.rs".into(),
-                            added: Some(3),
-                            removed: Some(1),
-                            ..FileChange::default()
-                        },
-                        FileChange {
-                            path: "b.png".into(),
-                            status: FileStatus::Renamed,
-                            from: Some("a.png".into()),
-                            ..FileChange::default()
-                        },
-                    ],
-                    during: vec!["u".into()],
-                    detail: Some("+x".into()),
-                    ..Changes::default()
-                }),
-                r#"{"Changes":{"before":"b0","after":"a1","files":[{"path":"src/a.rs","status":"modified","added":3,"removed":1},{"path":"b.png","status":"renamed","from":"a.png"}],"during":["u"],"detail":"+x"}}"#,
-            ),
-            (
-                Event::Undo(Undo {
-                    of: 9,
-                    turn: 2,
-                    before: "a1".into(),
-                    after: "b0".into(),
-                    files: vec![FileChange {
-                        path: "x".into(),
-                        status: FileStatus::Deleted,
-                        ..FileChange::default()
-                    }],
-                    ..Undo::default()
-                }),
-                r#"{"Undo":{"of":9,"turn":2,"before":"a1","after":"b0","files":[{"path":"x","status":"deleted"}]}}"#,
-            ),
         ]
     }
 
@@ -927,13 +723,6 @@ mod tests {
             let Event::Complete(complete) = Event::from_json(&json).unwrap() else { panic!("{json}") };
             assert_eq!((complete.success, complete.duration_ms, complete.outcome), (true, 5, None));
         }
-    }
-
-    #[test]
-    fn a_change_of_an_unknown_sort_is_a_modification() {
-        let event = Event::from_json(r#"{"Changes":{"files":[{"path":"a","status":"copied"}]}}"#).unwrap();
-        let Event::Changes(changes) = event else { panic!("{event:?}") };
-        assert_eq!(changes.files[0].status, FileStatus::Modified);
     }
 
     #[test]

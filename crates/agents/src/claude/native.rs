@@ -1,0 +1,280 @@
+//! The sessions of Claude Code: `projects/<directory>/<session>.jsonl` in its folder.
+//!
+//! The calls of subagents are in files of their own, which the result of the call names: `<session>/subagents/agent-<id>.jsonl`,
+//! or `agent-<id>.jsonl` beside the session in versions before 2.1. Before 2.0 they are lines of the session
+//! (`isSidechain`), which nothing links to their call; they are left out.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use azureal_core::agent::{AgentOutput, AgentParser, Ending};
+use azureal_core::{Event, counted};
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::chain::Chain;
+use super::record::Record;
+use super::typed;
+use super::wire::WireTurn;
+use crate::native::files::{self, FileListing};
+use crate::native::lines::{Line, Lines};
+use crate::native::records::{LineParser, LineTurns};
+use crate::native::{NativeError, NativeHead, NativeHome, NativeSession, NativeSource, NativeTurns};
+use crate::wire::{Fields, lenient};
+
+/// The sessions of Claude Code.
+#[derive(Debug, Clone, Copy)]
+pub struct ClaudeSessions;
+
+/// The folder of projects in Claude Code's folder.
+const PROJECTS: &str = "projects";
+/// The number of lines in which the head of a session is searched.
+const HEAD_LINES: u64 = 64;
+/// The number of calls and results of a subagent that are read.
+const MOST_OF_SUBAGENT: usize = 20_000;
+/// The length from which Claude Code shortens the name of a project's folder, and adds a hash.
+const LONGEST_NAME: usize = 200;
+
+impl NativeSource for ClaudeSessions {
+    fn agent(&self) -> &'static str {
+        super::NAME
+    }
+
+    fn program(&self) -> &'static str {
+        "Claude Code"
+    }
+
+    fn homes(&self, variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+        files::homes(variable, "CLAUDE_CONFIG_DIR", &[".claude", ".config/claude"])
+    }
+
+    fn recognises(&self, _: &Path, beginning: &[u8]) -> bool {
+        let lines = beginning.split(|byte| *byte == b'\n');
+        let mut heads =
+            lines.filter_map(|line| Fields::of(str::from_utf8(line).ok()?)?.read::<LineHead<'_>>());
+        heads.any(|head| head.is_of_claude())
+    }
+
+    fn open(&self, place: &Path, _: &Path) -> Result<Box<dyn NativeHome>, NativeError> {
+        Ok(Box::new(ClaudeHome { place: place.to_owned() }))
+    }
+}
+
+struct ClaudeHome {
+    place: PathBuf,
+}
+
+impl NativeHome for ClaudeHome {
+    fn sessions<'a>(
+        &'a self,
+        project: Option<&'a Path>,
+    ) -> Box<dyn Iterator<Item = Result<NativeSession, NativeError>> + 'a> {
+        let projects = self.place.join(PROJECTS);
+        if !projects.is_dir() {
+            return Box::new(FileListing::of(&self.place, 0, session_id));
+        }
+        let name = project.map(folder_name);
+        let folders = files::folders(&projects).into_iter().filter(move |folder| {
+            let found = folder.file_name().unwrap_or_default().as_bytes();
+            name.as_ref().is_none_or(|name| is_within(found, name.as_bytes()))
+        });
+        Box::new(folders.flat_map(|folder| FileListing::of(&folder, 0, session_id)))
+    }
+
+    fn head(&self, session: &NativeSession) -> Result<NativeHead, NativeError> {
+        let mut lines = Lines::open(&session.path)?;
+        let mut head = NativeHead { id: session.id.clone(), ..NativeHead::default() };
+        let mut is_conversation = false;
+        let failed = NativeError::file(&session.path);
+        while lines.number() < HEAD_LINES {
+            let Some(line) = lines.next().map_err(&failed)? else { break };
+            let (Line::Whole(line) | Line::Unfinished(line)) = line else { continue };
+            let text = String::from_utf8_lossy(line);
+            let Some(fields) = Fields::of(&text) else { continue };
+            let Some(found) = fields.read::<LineHead<'_>>() else { continue };
+            if let Some(title) = found.custom_title.clone() {
+                head.title = Some(title);
+            }
+            head.started = head.started.or_else(|| found.timestamp.parse().ok());
+            if !found.is_of_claude() || found.cwd.is_empty() {
+                continue;
+            }
+            if !is_uuid(&head.id) && !found.session_id.is_empty() {
+                head.id.clone_from(&found.session_id);
+            }
+            if !is_conversation {
+                is_conversation = true;
+                head.is_subagent = found.is_sidechain;
+                head.is_headless = found.entrypoint.starts_with("sdk");
+                head.cwd = Some(PathBuf::from(&found.cwd));
+            }
+            // A session of 2.0 that only warms up a subagent begins with this word.
+            if found.kind == "user" {
+                let text = fields.read::<WireTurn<'_>>().and_then(|turn| typed::text(&turn));
+                head.is_subagent |= found.is_sidechain && text.as_deref() == Some("Warmup");
+                break;
+            }
+        }
+        Ok(head)
+    }
+
+    fn turns(&self, session: &NativeSession) -> Result<Box<dyn NativeTurns>, NativeError> {
+        let chain =
+            Chain::read(&mut Lines::open(&session.path)?).map_err(NativeError::file(&session.path))?;
+        let (path, abandoned) = (session.path.clone(), chain.abandoned);
+        let parser =
+            ClaudeParser { path: path.clone(), chain, record: Record::default(), subagents: HashSet::new() };
+        let mut turns = LineTurns::of(path, Lines::open(&session.path)?, parser);
+        if abandoned > 0 {
+            let entries = counted(abandoned, "entry").replace("entrys", "entries");
+            turns.problem(&entries, "they belong to branches that the user went back from");
+        }
+        Ok(Box::new(turns))
+    }
+}
+
+/// The fields by which a line is known as Claude Code's.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LineHead<'a> {
+    #[serde(rename = "type", default, deserialize_with = "lenient")]
+    kind: String,
+    #[serde(default, deserialize_with = "lenient")]
+    session_id: String,
+    #[serde(default, deserialize_with = "lenient")]
+    uuid: String,
+    #[serde(default, deserialize_with = "lenient")]
+    cwd: String,
+    #[serde(default, deserialize_with = "lenient")]
+    timestamp: String,
+    #[serde(default, deserialize_with = "lenient")]
+    entrypoint: String,
+    #[serde(default, deserialize_with = "lenient")]
+    is_sidechain: bool,
+    #[serde(default, deserialize_with = "lenient")]
+    custom_title: Option<String>,
+    #[serde(default, borrow)]
+    message: Option<&'a RawValue>,
+}
+
+impl LineHead<'_> {
+    fn is_of_claude(&self) -> bool {
+        // Qwen Code has the same fields, and `parts` instead of `content`.
+        #[derive(Deserialize)]
+        struct Content<'a> {
+            #[serde(default, borrow)]
+            content: Option<&'a RawValue>,
+        }
+        let has_content =
+            || self.message.and_then(crate::wire::read::<Content<'_>>).is_some_and(|m| m.content.is_some());
+        match self.kind.as_str() {
+            "user" | "assistant" => !self.session_id.is_empty() && !self.uuid.is_empty() && has_content(),
+            "system" | "attachment" | "progress" => !self.session_id.is_empty() && !self.uuid.is_empty(),
+            _ => false,
+        }
+    }
+}
+
+/// Parses the lines of the chain, and the files of subagents.
+struct ClaudeParser {
+    /// The file of the session.
+    path: PathBuf,
+    chain: Chain,
+    record: Record,
+    /// The subagents whose files were read.
+    subagents: HashSet<String>,
+}
+
+impl ClaudeParser {
+    /// Reads the calls of a subagent, whose result is one of the outputs, and puts them before it.
+    fn with_subagent(&mut self, agent: &str, outputs: Vec<AgentOutput>) -> Vec<AgentOutput> {
+        let result = outputs.iter().find_map(|output| match output {
+            AgentOutput::Event(Event::ToolResult(result)) => Some(result.tool_use_id.clone()),
+            _ => None,
+        });
+        let is_name = agent.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+        let Some(call) = result.filter(|_| is_name && self.subagents.insert(agent.to_owned())) else {
+            return outputs;
+        };
+        let name = format!("agent-{agent}.jsonl");
+        let beside = self.path.with_file_name(&name);
+        let below = self.path.with_extension("").join("subagents").join(&name);
+        let Some(mut lines) = [below, beside].iter().find_map(|path| Lines::open(path).ok()) else {
+            return outputs;
+        };
+        let mut all = Vec::new();
+        while let Ok(Some(line)) = lines.next() {
+            if let Line::Whole(line) = line {
+                all.extend(self.record.subagent_line(&call, line));
+            }
+            if all.len() > MOST_OF_SUBAGENT {
+                break;
+            }
+        }
+        all.extend(outputs);
+        all
+    }
+}
+
+impl LineParser for ClaudeParser {
+    fn line(&mut self, number: u64, line: &[u8]) -> Vec<AgentOutput> {
+        if self.chain.is_abandoned(number) {
+            return Vec::new();
+        }
+        let outputs = self.record.line(line);
+        match self.record.take_subagent() {
+            Some(agent) => self.with_subagent(&agent, outputs),
+            None => outputs,
+        }
+    }
+
+    fn end(&mut self) -> Vec<AgentOutput> {
+        self.record.end(&Ending::default())
+    }
+
+    fn has_content(&self) -> bool {
+        self.record.has_content()
+    }
+
+    fn turn(&self) -> (&str, Option<Timestamp>) {
+        self.record.turn()
+    }
+
+    fn was_open(&self) -> bool {
+        self.record.was_open()
+    }
+
+    fn take_summary(&mut self) -> Option<String> {
+        self.record.take_summary()
+    }
+
+    fn title(&self) -> Option<&str> {
+        self.chain.title.as_deref()
+    }
+}
+
+/// Returns the id of a session from the name of its file; `None` for another file, such as that of a subagent.
+fn session_id(name: &str) -> Option<&str> {
+    let id = name.strip_suffix(".zst").unwrap_or(name).strip_suffix(".jsonl")?;
+    (!id.starts_with("agent-")).then_some(id)
+}
+
+fn is_uuid(text: &str) -> bool {
+    text.len() == 36 && text.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit())
+}
+
+/// Returns the name of the folder of a directory's sessions: every character but letters and digits of ASCII is a `-`.
+fn folder_name(directory: &Path) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    directory.to_string_lossy().chars().map(plain).take(LONGEST_NAME).collect()
+}
+
+/// Returns whether the folder of sessions can be that of a directory, or of one below it.
+fn is_within(folder: &[u8], name: &[u8]) -> bool {
+    folder
+        .strip_prefix(name)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(b"-") || name.len() >= LONGEST_NAME)
+}

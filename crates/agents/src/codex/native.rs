@@ -1,0 +1,226 @@
+//! The sessions of Codex: `sessions/<year>/<month>/<day>/rollout-<time>-<thread>.jsonl` in its folder, or compressed (`.zst`), and
+//! `archived_sessions`.
+//!
+//! A thread that was resumed continues in its file. A fork of current versions has only its own lines, and names the part of
+//! the other thread that comes before them; a fork of older versions begins with a copy of these lines.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use azureal_core::agent::{AgentOutput, AgentParser, Ending};
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::NAME;
+use super::rollout::Rollout;
+use crate::native::files::{self, FileListing};
+use crate::native::lines::{Line, Lines};
+use crate::native::records::{LineParser, LineTurns, Part};
+use crate::native::{NativeError, NativeHead, NativeHome, NativeSession, NativeSource, NativeTurns};
+use crate::wire::{Fields, Loose, lenient, read};
+
+/// The sessions of Codex.
+#[derive(Debug, Clone, Copy)]
+pub struct CodexSessions;
+
+/// The folders of sessions in Codex's folder.
+const FOLDERS: [&str; 2] = ["sessions", "archived_sessions"];
+/// Year, month and day.
+const DEPTH: usize = 3;
+/// The number of lines in which the head of a session is searched.
+const HEAD_LINES: u64 = 8;
+/// The number of forks of forks that are followed.
+const MOST_ORIGINS: usize = 32;
+
+impl NativeSource for CodexSessions {
+    fn agent(&self) -> &'static str {
+        NAME
+    }
+
+    fn program(&self) -> &'static str {
+        "Codex"
+    }
+
+    fn homes(&self, variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+        files::homes(variable, "CODEX_HOME", &[".codex"])
+    }
+
+    fn recognises(&self, _: &Path, beginning: &[u8]) -> bool {
+        // The instructions in the first line may be longer than the beginning.
+        let line = beginning.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let start = String::from_utf8_lossy(line.get(..512).unwrap_or(line));
+        start.contains("\"session_meta\"") && start.contains("\"payload\"")
+    }
+
+    fn open(&self, place: &Path, _: &Path) -> Result<Box<dyn NativeHome>, NativeError> {
+        Ok(Box::new(CodexHome { place: place.to_owned() }))
+    }
+}
+
+struct CodexHome {
+    place: PathBuf,
+}
+
+impl CodexHome {
+    /// Finds the file of a thread in this home, or in the home of a file that the user named.
+    fn find(&self, thread: &str, near: &Path) -> Option<NativeSession> {
+        let homes = std::iter::once(self.place.as_path()).chain(near.ancestors().skip(1).take(DEPTH + 2));
+        homes.filter(|home| FOLDERS.iter().any(|folder| home.join(folder).is_dir())).find_map(|home| {
+            let home = Self { place: home.to_owned() };
+            home.sessions(None).filter_map(Result::ok).find(|session| session.id == thread)
+        })
+    }
+
+    /// Adds the parts of a session, its origins after it.
+    fn parts(&self, session: &NativeSession) -> Result<(Vec<Part>, Option<String>), NativeError> {
+        let mut parts =
+            vec![Part { path: session.path.clone(), lines: Lines::open(&session.path)?, most: u64::MAX }];
+        let mut path = session.path.clone();
+        while let Some(base) = first_line(&path)?.and_then(|meta| meta.history_base.0) {
+            let origin = Some(&base).filter(|_| parts.len() <= MOST_ORIGINS);
+            let Some(origin) = origin.and_then(|base| self.find(&base.thread_id, &path)) else {
+                return Ok((parts, Some(base.thread_id)));
+            };
+            let lines = Lines::open(&origin.path)?;
+            path.clone_from(&origin.path);
+            parts.push(Part { path: origin.path, lines, most: base.end_ordinal_exclusive });
+        }
+        Ok((parts, None))
+    }
+}
+
+impl NativeHome for CodexHome {
+    fn sessions<'a>(
+        &'a self,
+        _: Option<&'a Path>,
+    ) -> Box<dyn Iterator<Item = Result<NativeSession, NativeError>> + 'a> {
+        let folders = FOLDERS.map(|folder| self.place.join(folder));
+        if folders.iter().any(|folder| folder.is_dir()) {
+            let folders = folders.into_iter().filter(|folder| folder.is_dir());
+            return Box::new(folders.flat_map(|folder| FileListing::of(&folder, DEPTH, thread_id)));
+        }
+        Box::new(FileListing::of(&self.place, DEPTH, thread_id))
+    }
+
+    fn head(&self, session: &NativeSession) -> Result<NativeHead, NativeError> {
+        let mut head = NativeHead { id: session.id.clone(), ..NativeHead::default() };
+        if let Some(meta) = first_line(&session.path)? {
+            if !meta.id.is_empty() {
+                head.id = meta.id;
+            }
+            head.cwd = Some(PathBuf::from(meta.cwd)).filter(|cwd| !cwd.as_os_str().is_empty());
+            head.started = meta.timestamp.parse().ok();
+            head.forked_from = meta.forked_from_id;
+            head.is_subagent = meta.parent_thread_id.is_some() || meta.thread_source == "subagent";
+            head.is_subagent |= meta.source.get("subagent").is_some();
+            head.is_headless = meta.source == "exec";
+        }
+        Ok(head)
+    }
+
+    fn turns(&self, session: &NativeSession) -> Result<Box<dyn NativeTurns>, NativeError> {
+        let (parts, missing) = self.parts(session)?;
+        let head = self.head(session)?;
+        let cwd = head.cwd.map(|cwd| cwd.to_string_lossy().into_owned());
+        let mut turns =
+            LineTurns::of_parts(parts, CodexParser(Rollout::of_thread(head.id, cwd.unwrap_or_default())));
+        if let Some(thread) = missing {
+            turns.problem("the beginning", format!("it is in the thread {thread}, which is not here"));
+        }
+        Ok(Box::new(turns))
+    }
+}
+
+/// The beginning of a thread.
+#[derive(Deserialize)]
+struct Meta {
+    #[serde(default, deserialize_with = "lenient")]
+    id: String,
+    #[serde(default, deserialize_with = "lenient")]
+    timestamp: String,
+    #[serde(default, deserialize_with = "lenient")]
+    cwd: String,
+    /// `exec`, `cli`, or an object for a subagent.
+    #[serde(default, deserialize_with = "lenient")]
+    source: Value,
+    #[serde(default, deserialize_with = "lenient")]
+    thread_source: String,
+    #[serde(default, deserialize_with = "lenient")]
+    parent_thread_id: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    forked_from_id: Option<String>,
+    #[serde(default)]
+    history_base: Loose<HistoryBase>,
+}
+
+/// The part of another thread that comes before this one.
+#[derive(Deserialize)]
+struct HistoryBase {
+    #[serde(default, deserialize_with = "lenient")]
+    thread_id: String,
+    /// The number of its lines.
+    #[serde(default, deserialize_with = "lenient")]
+    end_ordinal_exclusive: u64,
+}
+
+/// Reads the beginning of a thread: its first line, unless that is damaged.
+fn first_line(path: &Path) -> Result<Option<Meta>, NativeError> {
+    let mut lines = Lines::open(path)?;
+    while lines.number() < HEAD_LINES {
+        let Some(line) = lines.next().map_err(NativeError::file(path))? else { break };
+        let (Line::Whole(line) | Line::Unfinished(line)) = line else { continue };
+        let text = String::from_utf8_lossy(line);
+        let found = Fields::of(&text).and_then(|fields| fields.read::<MetaLine<'_>>());
+        if let Some(meta) =
+            found.filter(|line| line.kind == "session_meta").and_then(|line| read(line.payload?))
+        {
+            return Ok(Some(meta));
+        }
+    }
+    Ok(None)
+}
+
+#[derive(Deserialize)]
+struct MetaLine<'a> {
+    #[serde(rename = "type", default, deserialize_with = "lenient")]
+    kind: String,
+    #[serde(default, borrow)]
+    payload: Option<&'a RawValue>,
+}
+
+/// Returns the id of a thread from the name of its file: `rollout-2026-11-15T07-13-23-<id>.jsonl`.
+fn thread_id(name: &str) -> Option<&str> {
+    let name = name.strip_suffix(".zst").unwrap_or(name).strip_prefix("rollout-")?.strip_suffix(".jsonl")?;
+    const TIME: usize = "2026-11-15T07-13-23-".len();
+    name.get(TIME..).filter(|id| !id.is_empty())
+}
+
+struct CodexParser(Rollout);
+
+impl LineParser for CodexParser {
+    fn line(&mut self, _: u64, line: &[u8]) -> Vec<AgentOutput> {
+        self.0.line(line)
+    }
+
+    fn end(&mut self) -> Vec<AgentOutput> {
+        self.0.end(&Ending::default())
+    }
+
+    fn has_content(&self) -> bool {
+        self.0.has_content()
+    }
+
+    fn turn(&self) -> (&str, Option<Timestamp>) {
+        self.0.turn()
+    }
+
+    fn was_open(&self) -> bool {
+        self.0.was_open()
+    }
+
+    fn take_summary(&mut self) -> Option<String> {
+        self.0.take_summary()
+    }
+}

@@ -1,0 +1,135 @@
+//! Qwen Code: the sessions that it records, `projects/<directory>/chats/<session>.jsonl` in its folder.
+
+mod chain;
+mod records;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::native::draft::Draft;
+use crate::native::files::{self, FileListing};
+use crate::native::lines::{Line, Lines};
+use crate::native::record_lines::RecordLines;
+use crate::native::{NativeError, NativeHead, NativeHome, NativeSession, NativeSource, NativeTurns};
+use crate::wire::Fields;
+use chain::Chain;
+use records::{QwenParser, Record};
+
+pub(crate) const NAME: &str = "qwen";
+
+/// The folder of projects in Qwen's folder.
+const PROJECTS: &str = "projects";
+/// The folder of sessions in the folder of a project.
+const CHATS: &str = "chats";
+/// The number of lines in which the head of a session is searched.
+const HEAD_LINES: u64 = 64;
+
+/// The sessions of Qwen Code.
+#[derive(Debug, Clone, Copy)]
+pub struct QwenSessions;
+
+impl NativeSource for QwenSessions {
+    fn agent(&self) -> &'static str {
+        NAME
+    }
+
+    fn program(&self) -> &'static str {
+        "Qwen Code"
+    }
+
+    fn homes(&self, variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+        files::homes(variable, "QWEN_HOME", &[".qwen"])
+    }
+
+    fn recognises(&self, _: &Path, beginning: &[u8]) -> bool {
+        let text = String::from_utf8_lossy(beginning);
+        let mut records = text.lines().filter_map(|line| Fields::of(line)?.read::<Record<'_>>());
+        records.any(|record| record.is_of_qwen())
+    }
+
+    fn open(&self, place: &Path, _: &Path) -> Result<Box<dyn NativeHome>, NativeError> {
+        Ok(Box::new(QwenHome { place: place.to_owned() }))
+    }
+}
+
+struct QwenHome {
+    place: PathBuf,
+}
+
+impl NativeHome for QwenHome {
+    fn sessions<'a>(
+        &'a self,
+        project: Option<&'a Path>,
+    ) -> Box<dyn Iterator<Item = Result<NativeSession, NativeError>> + 'a> {
+        let projects = self.place.join(PROJECTS);
+        if !projects.is_dir() {
+            return Box::new(FileListing::of(&self.place, 0, session_id));
+        }
+        let name = project.map(folder_name);
+        let folders = files::folders(&projects).into_iter().filter(move |folder| {
+            let found = folder.file_name().unwrap_or_default().to_string_lossy();
+            name.as_ref().is_none_or(|name| {
+                found.strip_prefix(name.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+            })
+        });
+        let chats = folders.map(|folder| folder.join(CHATS)).filter(|chats| chats.is_dir());
+        Box::new(chats.flat_map(|chats| FileListing::of(&chats, 0, session_id)))
+    }
+
+    fn head(&self, session: &NativeSession) -> Result<NativeHead, NativeError> {
+        let mut head = NativeHead { id: session.id.clone(), ..NativeHead::default() };
+        let mut lines = Lines::open(&session.path)?;
+        let failed = NativeError::file(&session.path);
+        let mut is_known = false;
+        while lines.number() < HEAD_LINES {
+            let Some(line) = lines.next().map_err(&failed)? else { break };
+            let (Line::Whole(line) | Line::Unfinished(line)) = line else { continue };
+            let text = String::from_utf8_lossy(line);
+            let Some(record) = Fields::of(&text).and_then(|fields| fields.read::<Record<'_>>()) else {
+                continue;
+            };
+            if !record.is_of_qwen() {
+                continue;
+            }
+            if !is_known {
+                is_known = true;
+                head.id.clone_from(&record.session_id);
+            }
+            if head.cwd.is_none() && !record.cwd.is_empty() {
+                head.cwd = Some(PathBuf::from(&record.cwd));
+            }
+            head.started = head.started.or_else(|| record.timestamp.parse().ok());
+            if let Some(payload) = &record.system_payload.0 {
+                head.title = payload.custom_title.clone().or(head.title.take());
+                head.forked_from = payload.parent_session_id.clone().or(head.forked_from.take());
+            }
+        }
+        Ok(head)
+    }
+
+    fn turns(&self, session: &NativeSession) -> Result<Box<dyn NativeTurns>, NativeError> {
+        let chain =
+            Chain::read(&mut Lines::open(&session.path)?).map_err(NativeError::file(&session.path))?;
+        let abandoned = chain.abandoned;
+        let (draft, parser) = (Draft::new(NAME, &session.id, ""), QwenParser::new(chain));
+        let mut turns = RecordLines::open(&session.path, draft, parser)?;
+        if abandoned > 0 {
+            turns.problem(
+                &format!("{abandoned} of its records"),
+                "they are of a branch that the user went back from",
+            );
+        }
+        Ok(Box::new(turns))
+    }
+}
+
+/// Returns the id of a session from the name of its file; `None` for another file.
+fn session_id(name: &str) -> Option<&str> {
+    name.strip_suffix(".jsonl")
+}
+
+/// Returns the name of the folder of a directory's sessions: every character but letters and digits of ASCII is a `-`.
+fn folder_name(directory: &Path) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    directory.to_string_lossy().chars().map(plain).collect()
+}

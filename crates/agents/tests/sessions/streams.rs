@@ -1,0 +1,103 @@
+//! A recorded session has the same texts, calls and tokens as the output of the program in the same turns.
+
+use std::fs;
+
+use azureal_agents::native::NativeTurn;
+use azureal_core::Event;
+use serde_json::Value;
+
+use crate::cases::Case;
+
+/// What the agent did in a turn: its texts and the ids of its calls, in their order.
+type Said = Vec<String>;
+
+#[test]
+fn a_session_of_gemini_says_what_its_streams_say() {
+    compare("gemini/three-turns", |line, said| match text(line, "/type") {
+        "message" if text(line, "/role") == "assistant" => match said.last_mut() {
+            // A text comes in pieces.
+            Some(last) if last.starts_with("text ") => last.push_str(text(line, "/content")),
+            _ => said.push(format!("text {}", text(line, "/content"))),
+        },
+        "tool_use" => said.push(format!("call {}", text(line, "/tool_id"))),
+        "result" => said.push(format!(
+            "tokens {} {}",
+            number(line, "/stats/input_tokens"),
+            number(line, "/stats/output_tokens")
+        )),
+        _ => {}
+    });
+}
+
+#[test]
+fn a_session_of_qwen_says_what_its_streams_say() {
+    // The tokens of the stream include those of a request that looks for memories, which is not of the turn.
+    compare("qwen/three-turns", |line, said| {
+        let blocks = line.pointer("/message/content").and_then(Value::as_array);
+        for block in blocks.into_iter().flatten().filter(|_| text(line, "/type") == "assistant") {
+            match text(block, "/type") {
+                "text" => said.push(format!("text {}", text(block, "/text"))),
+                "tool_use" => said.push(format!("call {}", text(block, "/id"))),
+                _ => {}
+            }
+        }
+    });
+}
+
+#[test]
+fn a_session_of_copilot_says_what_its_streams_say() {
+    compare("copilot/three-turns", |line, said| {
+        if text(line, "/type") != "assistant.message" {
+            return;
+        }
+        let content = text(line, "/data/content");
+        if !content.is_empty() {
+            said.push(format!("text {content}"));
+        }
+        let requests = line.pointer("/data/toolRequests").and_then(Value::as_array).unwrap();
+        said.extend(requests.iter().map(|request| format!("call {}", text(request, "/toolCallId"))));
+    });
+}
+
+/// Compares the turns of a session with the streams of its three turns.
+fn compare(case: &str, read: fn(&Value, &mut Said)) {
+    let case = Case::named(case);
+    let turns = case.turns();
+    assert_eq!(turns.len(), 3);
+    for (turn, number) in turns.iter().zip(1..) {
+        let stream = fs::read_to_string(case.recorded.join(format!("stdout{number}.jsonl"))).unwrap();
+        let mut said = Said::new();
+        for line in stream.lines() {
+            read(&serde_json::from_str(line).unwrap(), &mut said);
+        }
+        let mut recorded = recorded(turn);
+        if !said.iter().any(|line| line.starts_with("tokens")) {
+            recorded.retain(|line| !line.starts_with("tokens"));
+        }
+        // A call that was running when Gemini was stopped is not in its session.
+        if case.agent == "gemini" && number == 3 {
+            assert!(said.pop().is_some_and(|last| last.starts_with("call ")), "{said:?}");
+        }
+        assert_eq!(recorded, said, "turn {number}");
+    }
+}
+
+fn recorded(turn: &NativeTurn) -> Said {
+    let line = |event: &Event| match event {
+        Event::AssistantText(said) => Some(format!("text {}", said.text)),
+        Event::ToolCall(call) => Some(format!("call {}", call.tool_use_id)),
+        Event::Complete(complete) => {
+            complete.usage.map(|usage| format!("tokens {} {}", usage.input_tokens, usage.output_tokens))
+        }
+        _ => None,
+    };
+    turn.events.iter().filter_map(line).collect()
+}
+
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn number(value: &Value, pointer: &str) -> u64 {
+    value.pointer(pointer).and_then(Value::as_u64).unwrap()
+}

@@ -1,0 +1,455 @@
+//! The filters and methods of Jinja that the template engine does not have.
+//!
+//! Templates of cllm are rendered by Jinja in Python. A template that works there has the same result here.
+
+use minijinja::value::{ArgType, Kwargs, Rest, ValueKind, from_args};
+use minijinja::{Environment, Error, ErrorKind, State, Value};
+use minijinja_contrib::{filters, globals, pycompat};
+
+/// Adds them to an engine.
+pub(super) fn add_to(environment: &mut Environment<'_>) {
+    environment.set_unknown_method_callback(method);
+    environment
+        .add_filter("center", |text: String, width: Option<i64>| centered(&text, width.unwrap_or(80), ' '));
+    environment.add_filter("filesizeformat", filters::filesizeformat);
+    environment.add_filter("striptags", filters::striptags);
+    environment.add_filter("truncate", truncate);
+    environment.add_filter("wordcount", |text: String| word_count(&text));
+    environment.add_filter("wordwrap", word_wrap);
+    environment.add_filter("xmlattr", xml_attributes);
+    environment.add_function("cycler", globals::cycler);
+    environment.add_function("joiner", globals::joiner);
+}
+
+/// Calls a method of a Python value.
+fn method(state: &mut State<'_, '_>, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
+    let found = match (value.as_str(), value.kind()) {
+        (Some(text), _) => text_method(text, name, args)?,
+        (None, ValueKind::Seq) if name == "index" => {
+            let (wanted,): (Value,) = from_args(args)?;
+            let place = value.try_iter()?.position(|item| item == wanted);
+            Some(place.map(Value::from).ok_or_else(|| invalid("the list does not have this value"))?)
+        }
+        _ => None,
+    };
+    match found {
+        Some(found) => Ok(found),
+        None => pycompat::unknown_method_callback(state, value, name, args),
+    }
+}
+
+/// Calls a method of a text; `None` if there is no such method here.
+fn text_method(text: &str, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
+    let padding = || -> Result<(i64, char), Error> {
+        let (width, fill): (i64, Option<&str>) = from_args(args)?;
+        let fill = fill.unwrap_or(" ");
+        let mut chars = fill.chars();
+        match (chars.next(), chars.next()) {
+            (Some(fill), None) => Ok((width, fill)),
+            _ => Err(invalid("the fill character must be exactly one character")),
+        }
+    };
+    let missing = |width: i64| width.saturating_sub(text.chars().count() as i64);
+    Ok(Some(match name {
+        "casefold" => {
+            let () = from_args(args)?;
+            text.to_lowercase().into()
+        }
+        "swapcase" => {
+            let () = from_args(args)?;
+            swapped(text).into()
+        }
+        "center" => {
+            let (width, fill) = padding()?;
+            centered(text, width, fill)?.into()
+        }
+        "ljust" => {
+            let (width, fill) = padding()?;
+            format!("{text}{}", repeated(fill, missing(width))?).into()
+        }
+        "rjust" => {
+            let (width, fill) = padding()?;
+            format!("{}{text}", repeated(fill, missing(width))?).into()
+        }
+        "zfill" => {
+            let (width,): (i64,) = from_args(args)?;
+            let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+            let sign = text.strip_suffix(digits).unwrap_or_default();
+            format!("{sign}{}{digits}", repeated('0', missing(width))?).into()
+        }
+        "index" | "rindex" => {
+            let (wanted,): (&str,) = from_args(args)?;
+            let place = if name == "index" { text.find(wanted) } else { text.rfind(wanted) };
+            let place = place.ok_or_else(|| invalid("the text does not have this part"))?;
+            Value::from(text.get(..place).unwrap_or_default().chars().count())
+        }
+        "partition" | "rpartition" => {
+            let (separator,): (&str,) = from_args(args)?;
+            if separator.is_empty() {
+                return Err(invalid("the separator is empty"));
+            }
+            let (before, after) = match name {
+                "partition" => text.split_once(separator).unwrap_or((text, "")),
+                _ => text.rsplit_once(separator).unwrap_or(("", text)),
+            };
+            let middle = if text.contains(separator) { separator } else { "" };
+            Value::from([before, middle, after].map(str::to_owned).to_vec())
+        }
+        "removeprefix" => {
+            let (prefix,): (&str,) = from_args(args)?;
+            text.strip_prefix(prefix).unwrap_or(text).into()
+        }
+        "removesuffix" => {
+            let (suffix,): (&str,) = from_args(args)?;
+            text.strip_suffix(suffix).unwrap_or(text).into()
+        }
+        "rsplit" => {
+            let (separator, most): (Option<&str>, Option<i64>) = from_args(args)?;
+            right_split(text, separator, most)?.into()
+        }
+        _ => return Ok(None),
+    }))
+}
+
+fn invalid(message: &'static str) -> Error {
+    Error::new(ErrorKind::InvalidOperation, message)
+}
+
+fn swapped(text: &str) -> String {
+    text.chars()
+        .flat_map(|c| -> Box<dyn Iterator<Item = char>> {
+            if c.is_uppercase() { Box::new(c.to_lowercase()) } else { Box::new(c.to_uppercase()) }
+        })
+        .collect()
+}
+
+/// The longest padding. Without a limit, one call could take all memory.
+const LONGEST_PADDING: i64 = 1 << 20;
+
+fn repeated(fill: char, times: i64) -> Result<String, Error> {
+    if times > LONGEST_PADDING {
+        return Err(invalid("the width is too large"));
+    }
+    Ok(std::iter::repeat_n(fill, usize::try_from(times).unwrap_or(0)).collect())
+}
+
+fn centered(text: &str, width: i64, fill: char) -> Result<String, Error> {
+    let missing = width.saturating_sub(text.chars().count() as i64).max(0);
+    // Python puts the odd one on the left of a text of even length.
+    let left = missing / 2 + (missing & width & 1);
+    Ok(format!("{}{text}{}", repeated(fill, left)?, repeated(fill, missing - left)?))
+}
+
+fn right_split(text: &str, separator: Option<&str>, most: Option<i64>) -> Result<Vec<String>, Error> {
+    let most = usize::try_from(most.unwrap_or(-1)).ok();
+    let mut parts: Vec<String> = match separator {
+        Some("") => return Err(invalid("the separator is empty")),
+        Some(separator) => match most {
+            Some(most) => text.rsplitn(most + 1, separator).map(str::to_owned).collect(),
+            None => text.rsplit(separator).map(str::to_owned).collect(),
+        },
+        None => {
+            let mut parts = Vec::new();
+            let mut rest = text.trim();
+            while !rest.is_empty() {
+                let split = rest.rsplit_once(char::is_whitespace);
+                match split.filter(|_| most.is_none_or(|most| parts.len() < most)) {
+                    Some((before, word)) => {
+                        parts.push(word.to_owned());
+                        rest = before.trim_end();
+                    }
+                    None => {
+                        parts.push(rest.to_owned());
+                        rest = "";
+                    }
+                }
+            }
+            parts
+        }
+    };
+    parts.reverse();
+    Ok(parts)
+}
+
+/// The arguments of a filter, by their place or by their name.
+struct Arguments {
+    by_place: Rest<Value>,
+    by_name: Kwargs,
+}
+
+impl Arguments {
+    /// Returns an argument; `None` if it is not given.
+    fn get<T: for<'v> ArgType<'v, Output = T>>(&self, place: usize, name: &str) -> Result<Option<T>, Error> {
+        match self.by_place.get(place) {
+            Some(value) => T::from_value(Some(value)).map(Some),
+            None if self.by_name.has(name) => self.by_name.get(name).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns an error if there are more than these.
+    fn end(&self, count: usize) -> Result<(), Error> {
+        if self.by_place.len() > count {
+            return Err(ErrorKind::TooManyArguments.into());
+        }
+        self.by_name.assert_all_used()
+    }
+}
+
+/// Cuts a text.
+fn truncate(text: String, by_place: Rest<Value>, by_name: Kwargs) -> Result<String, Error> {
+    let args = Arguments { by_place, by_name };
+    let length: usize = args.get(0, "length")?.unwrap_or(255);
+    let kills_words = args.get(1, "killwords")?.unwrap_or(false);
+    let end = args.get(2, "end")?.unwrap_or_else(|| "...".to_owned());
+    let leeway = args.get(3, "leeway")?.unwrap_or(5);
+    args.end(4)?;
+    let ending = end.chars().count();
+    if length < ending {
+        return Err(invalid("the length is smaller than the end of the text"));
+    }
+    if text.chars().count() <= length.saturating_add(leeway) {
+        return Ok(text);
+    }
+    let start: String = text.chars().take(length - ending).collect();
+    let start =
+        if kills_words { start.as_str() } else { start.rsplit_once(' ').map_or(&*start, |(start, _)| start) };
+    Ok(format!("{start}{end}"))
+}
+
+/// Counts the words: runs of letters, digits and underscores.
+fn word_count(text: &str) -> usize {
+    text.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty()).count()
+}
+
+/// Breaks lines.
+fn word_wrap(text: &str, by_place: Rest<Value>, by_name: Kwargs) -> Result<String, Error> {
+    let args = Arguments { by_place, by_name };
+    let width: usize = args.get(0, "width")?.unwrap_or(79);
+    let breaks_words = args.get(1, "break_long_words")?.unwrap_or(true);
+    let line_break = args.get(2, "wrapstring")?.unwrap_or_else(|| "\n".to_owned());
+    let breaks_hyphens = args.get(3, "break_on_hyphens")?.unwrap_or(true);
+    args.end(4)?;
+    if width == 0 {
+        return Err(invalid("the width must be larger than zero"));
+    }
+    let lines: Vec<String> =
+        text.lines().flat_map(|line| wrapped(line, width, breaks_words, breaks_hyphens)).collect();
+    Ok(lines.join(&line_break))
+}
+
+/// Breaks one line; an empty one stays.
+fn wrapped(line: &str, width: usize, breaks_words: bool, breaks_hyphens: bool) -> Vec<String> {
+    let mut lines = Vec::new();
+    let (mut current, mut size) = (String::new(), 0);
+    for chunk in chunks(line, breaks_hyphens) {
+        let mut chunk = chunk;
+        while !chunk.is_empty() {
+            let count = chunk.chars().count();
+            let is_space = chunk.chars().all(char::is_whitespace);
+            if size == 0 && is_space && !lines.is_empty() {
+                break;
+            }
+            if size + count <= width {
+                current.push_str(chunk);
+                size += count;
+                break;
+            }
+            // A word that fits into no line is broken here, or has a line of its own.
+            let room = width - size;
+            if count > width && breaks_words && room > 0 && !is_space {
+                let at = chunk.char_indices().nth(room).map_or(chunk.len(), |(at, _)| at);
+                let (start, rest) = chunk.split_at(at);
+                current.push_str(start);
+                chunk = rest;
+            } else if size == 0 {
+                current.push_str(chunk);
+                chunk = "";
+            }
+            lines.push(current.trim_end().to_owned());
+            current.clear();
+            size = 0;
+        }
+    }
+    let rest = current.trim_end();
+    if !rest.is_empty() || lines.is_empty() {
+        lines.push(rest.to_owned());
+    }
+    lines
+}
+
+/// Splits a line into words and the space between them.
+fn chunks(line: &str, breaks_hyphens: bool) -> Vec<&str> {
+    let mut ends = Vec::new();
+    let chars: Vec<(usize, char)> = line.char_indices().collect();
+    for pair in chars.windows(2) {
+        if let [(_, before), (at, after)] = pair {
+            let is_between = before.is_whitespace() != after.is_whitespace();
+            let is_hyphen = breaks_hyphens && *before == '-' && after.is_alphabetic();
+            if is_between || is_hyphen {
+                ends.push(*at);
+            }
+        }
+    }
+    ends.push(line.len());
+    let mut start = 0;
+    ends.into_iter().filter_map(|end| line.get(std::mem::replace(&mut start, end)..end)).collect()
+}
+
+/// Writes a map as attributes of XML. Values that are undefined or `none` are left out.
+fn xml_attributes(map: &Value, has_space: Option<bool>) -> Result<String, Error> {
+    let mut written = Vec::new();
+    for key in map.try_iter()? {
+        let value = map.get_item(&key)?;
+        if value.is_undefined() || value.is_none() {
+            continue;
+        }
+        let key = key.to_string();
+        if key.is_empty() || key.contains(|c: char| c.is_whitespace() || matches!(c, '/' | '>' | '=')) {
+            return Err(invalid("this is no name of an attribute"));
+        }
+        written.push(format!("{}=\"{}\"", escaped(&key), escaped(&value.to_string())));
+    }
+    let written = written.join(" ");
+    let space = if has_space.unwrap_or(true) && !written.is_empty() { " " } else { "" };
+    Ok(format!("{space}{written}"))
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('\'', "&#39;")
+        .replace('"', "&#34;")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// The results are those of Jinja in Python.
+    #[test]
+    fn templates_have_the_results_of_jinja() {
+        let mut environment = Environment::new();
+        add_to(&mut environment);
+        let values = BTreeMap::from([
+            ("A", Value::from("hello world of text")),
+            ("N", Value::from(12)),
+            ("P", Value::from("src/main.rs")),
+            ("L", Value::from(vec!["b", "a"])),
+            ("M", Value::from(BTreeMap::from([("k", Value::from(1))]))),
+            ("S", Value::from("a<b>c</b>")),
+            ("SIZE", Value::from(1_234_567)),
+        ]);
+        for (template, expected) in [
+            ("{{ A[:3] }}", "hel"),
+            ("{{ A[1:] }}", "ello world of text"),
+            ("{{ A[-4:] }}", "text"),
+            ("{{ A.upper() }}", "HELLO WORLD OF TEXT"),
+            ("{{ A.split() }}", "['hello', 'world', 'of', 'text']"),
+            ("{{ A.split(' ')[0] }}", "hello"),
+            ("{{ A.replace('l','L') }}", "heLLo worLd of text"),
+            ("{{ P.endswith('.rs') }}", "True"),
+            ("{{ P.startswith('src') }}", "True"),
+            ("{{ P.split('/')|last }}", "main.rs"),
+            ("{{ P.rsplit('.',1)[0] }}", "src/main"),
+            ("{{ A.title() }}", "Hello World Of Text"),
+            ("{{ A.strip() }}", "hello world of text"),
+            ("{{ A.lstrip('h') }}", "ello world of text"),
+            ("{{ A.rstrip('t') }}", "hello world of tex"),
+            ("{{ A.count('l') }}", "3"),
+            ("{{ A.find('w') }}", "6"),
+            ("{{ A.zfill(25) }}", "000000hello world of text"),
+            ("{{ A.join(['a','b']) }}", "ahello world of textb"),
+            ("{{ ','.join(['a','b']) }}", "a,b"),
+            ("{{ A.isdigit() }}", "False"),
+            ("{{ A.capitalize() }}", "Hello world of text"),
+            ("{{ A.swapcase() }}", "HELLO WORLD OF TEXT"),
+            ("{{ A.center(30) }}", "     hello world of text      "),
+            ("{{ A.ljust(30) }}|", "hello world of text           |"),
+            ("{{ A.rjust(30) }}|", "           hello world of text|"),
+            ("{{ A.splitlines() }}", "['hello world of text']"),
+            ("{{ A.casefold() }}", "hello world of text"),
+            ("{{ A.index('w') }}", "6"),
+            ("{{ A.removeprefix('he') }}", "llo world of text"),
+            ("{{ A.removesuffix('xt') }}", "hello world of te"),
+            ("{{ 'x{}y'.format(3) }}", "x3y"),
+            ("{{ L.count('a') }}", "1"),
+            ("{{ L.index('a') }}", "1"),
+            ("{{ N % 5 }}", "2"),
+            ("{% macro f(x) %}<{{ x }}>{% endmacro %}{{ f(A) }}", "<hello world of text>"),
+            (
+                "{% macro g(x, y=2) %}{{ x }}-{{ y }}-{{ caller() }}{% endmacro %}{% call g(1) %}body{% endcall %}",
+                "1-2-body",
+            ),
+            ("{{ A|truncate(9) }}", "hello..."),
+            ("{{ A|truncate(9, true) }}", "hello ..."),
+            ("{{ A|truncate(9, true, '!') }}", "hello wo!"),
+            ("{{ A|truncate(18) }}", "hello world of text"),
+            ("{{ A|tojson }}", r#""hello world of text""#),
+            ("{{ S|tojson }}", r#""a\u003cb\u003ec\u003c/b\u003e""#),
+            ("{{ A|wordwrap(8) }}", "hello\nworld of\ntext"),
+            ("{{ 'a b&c/d'|urlencode }}", "a%20b%26c/d"),
+            ("{{ 'ab'|center(6) }}|", "  ab  |"),
+            ("{{ A|wordcount }}", "4"),
+            ("{{ SIZE|filesizeformat }}", "1.2 MB"),
+            ("{{ SIZE|filesizeformat(true) }}", "1.2 MiB"),
+            ("{{ 0|filesizeformat }}", "0 Bytes"),
+            ("{{ 1|filesizeformat }}", "1 Byte"),
+            ("{{ S|striptags }}", "ac"),
+            (r#"{{ {'class':'a"b','id':none}|xmlattr }}"#, r#" class="a&#34;b""#),
+            ("{{ L|sort|join(',') }}", "a,b"),
+            ("{{ A|format }}", "hello world of text"),
+            (r#"{{ "%s!"|format(A) }}"#, "hello world of text!"),
+            ("{{ none }}", "None"),
+            ("{{ L }}", "['b', 'a']"),
+            ("{{ A ~ N }}", "hello world of text12"),
+            ("{{ 7 // 2 }} {{ 7 / 2 }} {{ 2**3 }}", "3 3.5 8"),
+            ("{% set x = 3 %}{{ x }}", "3"),
+            ("{% for i in L %}{{ loop.index }}{{ i }}{% endfor %}", "1b2a"),
+            ("{{ L|map('upper')|list }}", "['B', 'A']"),
+            ("{{ A is string }}", "True"),
+            ("{{ A in ['x'] }}", "False"),
+            ("{% filter upper %}abc{% endfilter %}", "ABC"),
+            ("{{ 3.7|round }}", "4.0"),
+            ("{{ A|e }}", "hello world of text"),
+            ("{{ ('a','b') }}", "('a', 'b')"),
+            ("{{ L[0] }} {{ L[-1] }}", "b a"),
+            ("{{ A[::-1] }}", "txet fo dlrow olleh"),
+            ("{% raw %}{{ x }}{% endraw %}", "{{ x }}"),
+            ("{% with z=1 %}{{ z }}{% endwith %}", "1"),
+            ("{{ A|list|length }}", "19"),
+            ("{{ [1,2,3]|sum }}", "6"),
+            ("{{ A.upper().lower() }}", "hello world of text"),
+            ("{{ M.keys()|list }}", "['k']"),
+            ("{{ M.items()|list }}", "[('k', 1)]"),
+            ("{{ M.get('k') }}{{ M.get('z', 5) }}", "15"),
+            ("{{ M|tojson }}", r#"{"k": 1}"#),
+            ("{{ M|xmlattr }}", r#" k="1""#),
+            ("{{ A.partition(' ')[2] }}{{ A.rpartition(' ')[0] }}", "world of texthello world of"),
+            ("{{ A|wordwrap(width=5, wrapstring='|') }}", "hello|world|of|text"),
+            ("{{ 'abcdefgh'|wordwrap(3) }}", "abc\ndef\ngh"),
+            ("{{ A|truncate(length=9, killwords=true) }}", "hello ..."),
+            ("{{ '-5'.zfill(4) }}", "-005"),
+        ] {
+            let rendered = environment.render_str(template, &values);
+            assert_eq!(rendered.unwrap_or_else(|error| error.to_string()), expected, "{template}");
+        }
+        for template in [
+            "{{ A.rsplit('') }}",
+            "{{ A.index('z') }}",
+            "{{ A.center(9999999999) }}",
+            "{{ A.center(30, 'xy') }}",
+            "{{ A.nomethod() }}",
+            "{{ A|truncate(2) }}",
+            "{{ A|truncate(1, true, '', 0, 5) }}",
+            "{{ A|wordwrap(0) }}",
+            "{{ {'a b': 1}|xmlattr }}",
+            "{{ L.index('z') }}",
+        ] {
+            assert!(environment.render_str(template, &values).is_err(), "{template}");
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! The sessions that agents' programs keep themselves: finding and importing them.
+//!
+//! A session belongs to the project around the directory that it ran in. Its file is only read. A copy of it becomes the
+//! original of the imported session, because the programs delete their files after a while.
+
+use std::collections::HashMap;
+use std::io::{self, BufRead, Read};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+pub use azureal_agents::native::NativeSource;
+use azureal_agents::native::{self, NativeHead, NativeHome, NativeSession};
+use azureal_core::{
+    ORIGINAL_PIECE, OpenOriginal, Original, OriginalReader, Seq, SessionId, StoreError, async_trait,
+};
+use azureal_engine::ImportedRecord;
+pub use azureal_exchange::StoredRuns;
+use azureal_exchange::{NativeCandidate, NativeImport, NativeImported};
+
+use crate::error::Error;
+use crate::project::Project;
+use crate::workspace::Workspace;
+
+/// The largest source that is kept as the original of its session: 512 MiB.
+const LARGEST_ORIGINAL: u64 = 512 << 20;
+/// The number of sessions by which the format of a folder is recognised.
+const PROBES: usize = 8;
+/// The first bytes of an SQLite database.
+const SQLITE: &[u8] = b"SQLite format 3\0";
+
+/// The sources of all agents.
+pub fn sources() -> &'static [&'static dyn NativeSource] {
+    azureal_exchange::native_sources()
+}
+
+/// Native sessions that were found, and what was left out.
+#[derive(Default)]
+pub struct NativeSessions {
+    homes: Vec<OpenHome>,
+    found: Vec<FoundSession>,
+    left_out: Vec<LeftOutSession>,
+}
+
+struct OpenHome {
+    source: &'static dyn NativeSource,
+    home: Box<dyn NativeHome>,
+}
+
+/// A native session.
+pub struct FoundSession {
+    home: usize,
+    session: NativeSession,
+    head: NativeHead,
+    /// The project around its directory; `None` if the directory is not known or gone.
+    project: Option<Project>,
+}
+
+/// A native session that cannot be imported.
+#[derive(Debug)]
+pub struct LeftOutSession {
+    /// Its file, or the folder.
+    pub path: PathBuf,
+    /// The reason, for people.
+    pub reason: String,
+}
+
+/// A selection of native sessions.
+#[derive(Clone, Copy)]
+pub enum NativeScope<'a> {
+    /// Those of a project.
+    Project(&'a Project),
+    /// All of them.
+    All,
+}
+
+impl NativeSessions {
+    /// Finds the sessions of agents in their homes. Reads the beginning of each. The ones that were changed last are last.
+    pub fn find(
+        sources: &[&'static dyn NativeSource],
+        workspace: &Workspace,
+        scope: NativeScope<'_>,
+    ) -> Self {
+        let mut sessions = Self::default();
+        for source in sources {
+            for home in homes_of(*source, workspace) {
+                sessions.add_place(*source, &home, workspace);
+            }
+        }
+        if let NativeScope::Project(project) = scope {
+            sessions.found.retain(|found| found.is_of(project));
+        }
+        sessions.found.sort_by_key(|found| found.session.changed);
+        sessions
+    }
+
+    /// Finds the sessions in a file or folder that the user named; `None` if it is in none of these formats. `source` is the
+    /// format, if it is known.
+    pub fn in_place(
+        place: &Path,
+        source: Option<&'static dyn NativeSource>,
+        workspace: &Workspace,
+    ) -> Result<Option<Self>, Error> {
+        let source = match source {
+            Some(source) => Some(source),
+            None if place.is_dir() => source_of_folder(place, workspace),
+            None => azureal_exchange::recognise_native(place, &workspace.environment().temporary())
+                .map_err(azureal_exchange::ImportError::from)?,
+        };
+        let Some(source) = source else { return Ok(None) };
+        let mut sessions = Self::default();
+        sessions.add_place(source, place, workspace);
+        sessions.found.sort_by_key(|found| found.session.changed);
+        Ok(Some(sessions))
+    }
+
+    fn add_place(&mut self, source: &'static dyn NativeSource, place: &Path, workspace: &Workspace) {
+        let left_out = |path: &Path, error: String| LeftOutSession { path: path.to_owned(), reason: error };
+        let home = match source.open(place, &workspace.environment().temporary()) {
+            Ok(home) => home,
+            Err(error) => return self.left_out.push(left_out(place, error.to_string())),
+        };
+        let mut projects: HashMap<PathBuf, Option<Project>> = HashMap::new();
+        for session in home.sessions(None) {
+            let read = session.and_then(|session| Ok((home.head(&session)?, session)));
+            let (head, session) = match read {
+                Ok(read) => read,
+                Err(error) => {
+                    self.left_out.push(left_out(place, error.to_string()));
+                    continue;
+                }
+            };
+            let project = head
+                .cwd
+                .as_ref()
+                .and_then(|cwd| projects.entry(cwd.clone()).or_insert_with(|| project_around(cwd)).clone());
+            self.found.push(FoundSession { home: self.homes.len(), session, head, project });
+        }
+        self.homes.push(OpenHome { source, home });
+    }
+
+    /// Returns the sessions.
+    pub fn found(&self) -> &[FoundSession] {
+        &self.found
+    }
+
+    /// Returns what cannot be imported.
+    pub fn left_out(&self) -> &[LeftOutSession] {
+        &self.left_out
+    }
+
+    /// Adds other sessions.
+    pub fn extend(&mut self, other: Self) {
+        let before = self.homes.len();
+        self.homes.extend(other.homes);
+        self.found
+            .extend(other.found.into_iter().map(|found| FoundSession { home: found.home + before, ..found }));
+        self.left_out.extend(other.left_out);
+    }
+
+    /// Returns the agent's source of a session.
+    pub fn source_of(&self, found: &FoundSession) -> Option<&'static dyn NativeSource> {
+        self.homes.get(found.home).map(|home| home.source)
+    }
+
+    /// Imports a session, or what is new of it, into the store of a workspace. Returns the result, and the reason why its
+    /// source was not kept, if it was not.
+    pub async fn import(
+        &self,
+        found: &FoundSession,
+        into: &Workspace,
+        runs: &StoredRuns,
+        is_dry: bool,
+    ) -> Result<(NativeImported, Option<String>), Error> {
+        let Some(OpenHome { source, home }) = self.homes.get(found.home) else {
+            return Err(Error::new("import", "the home of the session is not open"));
+        };
+        let candidate = NativeCandidate {
+            agent: source.agent(),
+            home: &**home,
+            session: &found.session,
+            head: &found.head,
+        };
+        let import = NativeImport { store: &*into.store, runs, is_dry, now: SystemTime::now() };
+        let imported = import.import(candidate, &found.worktree_in(&into.project)).await?;
+        let put = match (imported.outcome.session(), imported.range) {
+            (Some(id), Some(range)) if !is_dry => {
+                put_original(into, id, range, source.agent(), found, imported.read_before).await
+            }
+            _ => Ok(()),
+        };
+        let problem = put.err().map(|error| format!("its file is not kept as its original: {error}"));
+        Ok((imported, problem))
+    }
+}
+
+impl FoundSession {
+    /// Returns its file or database.
+    pub fn path(&self) -> &Path {
+        &self.session.path
+    }
+
+    /// Returns the agent's own id of the session.
+    pub fn id(&self) -> &str {
+        &self.head.id
+    }
+
+    /// Returns its size in bytes.
+    pub fn size(&self) -> u64 {
+        self.session.size
+    }
+
+    /// Returns the directory that it ran in.
+    pub fn directory(&self) -> Option<&Path> {
+        self.head.cwd.as_deref()
+    }
+
+    /// Returns the project around that directory; `None` if the directory is not known or gone.
+    pub fn project(&self) -> Option<&Project> {
+        self.project.as_ref()
+    }
+
+    /// Returns whether azureal itself may have run it.
+    pub fn may_be_ours(&self) -> bool {
+        self.head.is_headless && !self.head.is_subagent
+    }
+
+    /// Returns whether it is a session of a project. One whose directory is gone is, if the directory was in the project.
+    fn is_of(&self, project: &Project) -> bool {
+        match &self.project {
+            Some(own) => own.root() == project.root(),
+            None => self.directory().is_some_and(|cwd| {
+                cwd.is_absolute()
+                    && [project.root(), project.directory()].iter().any(|root| cwd.starts_with(root))
+            }),
+        }
+    }
+
+    /// Returns the worktree of the session in a project: its own, or its directory if it belongs elsewhere.
+    fn worktree_in(&self, project: &Project) -> String {
+        match (&self.project, self.directory()) {
+            (Some(own), _) if own.root() == project.root() => own.worktree(),
+            (_, Some(cwd)) if !self.is_of(project) && cwd.is_absolute() => cwd.to_string_lossy().into_owned(),
+            _ => project.worktree(),
+        }
+    }
+}
+
+/// Returns the project around a directory; `None` if that is gone.
+fn project_around(cwd: &Path) -> Option<Project> {
+    (cwd.is_absolute() && cwd.is_dir()).then(|| Project::of_any_owner(cwd))
+}
+
+/// Returns the homes of an agent's program that exist.
+fn homes_of(source: &dyn NativeSource, workspace: &Workspace) -> Vec<PathBuf> {
+    let variable = |name: &str| workspace.environment().value(name).map(ToOwned::to_owned);
+    source.homes(&variable).into_iter().filter(|home| home.exists()).collect()
+}
+
+/// Finds the source whose sessions a folder has.
+fn source_of_folder(folder: &Path, workspace: &Workspace) -> Option<&'static dyn NativeSource> {
+    let is_of = |source: &&&'static dyn NativeSource| {
+        let Ok(home) = source.open(folder, &workspace.environment().temporary()) else { return false };
+        let is_of_source = |session: NativeSession| {
+            azureal_exchange::recognise_native(&session.path, &workspace.environment().temporary())
+                .is_ok_and(|found| found.is_some_and(|found| found.agent() == source.agent()))
+        };
+        home.sessions(None).take(PROBES).filter_map(Result::ok).any(is_of_source)
+    };
+    sources().iter().find(is_of).copied()
+}
+
+/// Keeps the source of a session as its original: all of it, or what was added since it was read before.
+async fn put_original(
+    into: &Workspace,
+    id: SessionId,
+    range: (Seq, Seq),
+    agent: &str,
+    found: &FoundSession,
+    read_before: u64,
+) -> Result<(), Error> {
+    let path = &found.session.path;
+    let Some(originals) = into.store.originals().filter(|_| into.keeps_originals()) else { return Ok(()) };
+    if found.session.size > LARGEST_ORIGINAL {
+        return Err(Error::new("too_large", format!("it has {} MiB", found.session.size >> 20)));
+    }
+    let open = || native::open_content(path).map_err(azureal_exchange::ImportError::from);
+    let mut content = open()?;
+    let failed = |error: io::Error| Error::file(path, &error);
+    // A database has other sessions too.
+    if content.fill_buf().map_err(failed)?.starts_with(SQLITE) {
+        return Ok(());
+    }
+    let is_compressed = path.extension().is_some_and(|extension| extension == "zst");
+    if read_before > 0 && !is_compressed {
+        let mut last = Vec::new();
+        io::copy(&mut content.by_ref().take(read_before - 1), &mut io::sink()).map_err(failed)?;
+        content.by_ref().take(1).read_to_end(&mut last).map_err(failed)?;
+        if last != b"\n" {
+            content = open()?;
+        }
+    }
+    let bytes = found.session.size;
+    let record = ImportedRecord { agent: agent.to_owned(), file: path.clone(), bytes };
+    let header = record.header().map_err(failed)?;
+    let run = blake3::hash(format!("{agent} {} {bytes}", found.head.id).as_bytes()).to_hex();
+    let run = run.get(..32).unwrap_or(&run).to_owned();
+    let original = Original { run, first: range.0, last: range.1, bytes };
+    let output = Box::new(SourceReader { content, path: path.clone() });
+    originals.copy(id, &original, OpenOriginal { header, output }).await?;
+    Ok(())
+}
+
+/// Reads a source as an original.
+struct SourceReader {
+    content: Box<dyn BufRead + Send>,
+    path: PathBuf,
+}
+
+#[async_trait]
+impl OriginalReader for SourceReader {
+    async fn next(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
+        let mut piece = Vec::new();
+        let read = self.content.by_ref().take(ORIGINAL_PIECE as u64).read_to_end(&mut piece);
+        read.map_err(|error| StoreError::other(format!("{}: {error}", self.path.display())))?;
+        Ok((!piece.is_empty()).then_some(piece))
+    }
+}
+
+/// The native sessions of one agent's program that belong to a project, as far as they were counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CountedSessions {
+    /// The agent.
+    pub agent: &'static str,
+    /// The name of the program, for people.
+    pub program: &'static str,
+    /// The number of sessions.
+    pub sessions: u64,
+    /// Whether there may be more, because the count was stopped.
+    pub is_least: bool,
+}
+
+/// Counts the native sessions of a project, for at most so long. Sessions of a program that shows the directory in a name are
+/// counted by names alone.
+pub fn count_sessions(workspace: &Workspace, at_most: Duration) -> Vec<CountedSessions> {
+    let end = Instant::now() + at_most;
+    let mut counted = Vec::new();
+    for source in sources() {
+        let mut count = CountedSessions {
+            agent: source.agent(),
+            program: source.program(),
+            sessions: 0,
+            is_least: false,
+        };
+        for home in homes_of(*source, workspace) {
+            count_home(*source, &home, workspace, end, &mut count);
+        }
+        if count.sessions > 0 {
+            counted.push(count);
+        }
+    }
+    counted
+}
+
+fn count_home(
+    source: &dyn NativeSource,
+    home: &Path,
+    workspace: &Workspace,
+    end: Instant,
+    count: &mut CountedSessions,
+) {
+    let Ok(home) = source.open(home, &workspace.environment().temporary()) else { return };
+    let project = &workspace.project;
+    let mut projects: HashMap<PathBuf, bool> = HashMap::new();
+    for session in home.sessions(Some(project.root())).filter_map(Result::ok) {
+        if Instant::now() >= end {
+            count.is_least = true;
+            return;
+        }
+        let Ok(head) = home.head(&session) else { continue };
+        let is_of_project = head.cwd.filter(|_| !head.is_subagent).is_some_and(|cwd| {
+            *projects.entry(cwd).or_insert_with_key(|cwd| match project_around(cwd) {
+                Some(own) => own.root() == project.root(),
+                None => cwd.is_absolute() && cwd.starts_with(project.root()),
+            })
+        });
+        count.sessions += u64::from(is_of_project);
+    }
+}

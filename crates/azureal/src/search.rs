@@ -1,0 +1,340 @@
+//! Full text search over the sessions of a store.
+//!
+//! The index is a cache in a file of its own, or in the database of a server. It is brought up to date by each search, and made again if it is
+//! missing, damaged or of another version. Without it every event is read, which gives the same answers.
+//!
+//! ```
+//! use azureal::search::{Filters, Query, SearchOptions};
+//! # use azureal::{ContextStore, Environment, Message, Options, SessionContext, Workspace};
+//! # azureal::block_on(async {
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let workspace = Workspace::open(folder.path(), &Environment::default(), &Options::default())?;
+//! # SessionContext::open(workspace.store.clone(), "greeting")?.append(Message::user("Hello world")).await?;
+//!
+//! let query = Query::words("hello wor*").unwrap();
+//! let found = workspace.search(&query, &Filters::default(), &SearchOptions::default(), |_| ()).await?;
+//! let hit = &found.hits[0];
+//! assert_eq!((hit.session.id.to_string().as_str(), hit.seq.0, hit.snippet.text().as_str()), ("S1", 1, "Hello world"));
+//! # Ok::<(), azureal::Error>(())
+//! # }).unwrap();
+//! ```
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use azureal_agents::registry;
+use azureal_core::{EventSource, Redactor, SearchIndex, SessionId, SessionStore, StoreError, async_trait};
+use azureal_engine::FullHistory;
+use azureal_search::{FileIndex, OpenSource, Searcher, is_damage};
+pub use azureal_search::{
+    Filters, Found, Hit, Progress, Query, QueryError, SearchRole, Snippet, SnippetPiece, Step, StopQuery,
+    Total,
+};
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
+use serde::Serialize;
+use tracing::{debug, info};
+
+use crate::error::{Error, quoted};
+use crate::workspace::Workspace;
+
+/// The version of the tables is checked by the index. A store at another place is another one only by its sessions.
+const OF_FILE: &str = "file";
+
+/// How a search is done.
+#[derive(Clone)]
+pub struct SearchOptions<'a> {
+    /// The most hits; all if `None`.
+    pub limit: Option<usize>,
+    /// The longest time for bringing the index up to date. Sessions that are left are read.
+    pub catch_up: Duration,
+    /// The longest time for reading sessions that are not indexed. [`Found::not_searched`] counts those that are left.
+    pub scan: Duration,
+    /// Whether to search the output of turns as the agents printed it, instead of the stored events. All of it is read.
+    pub full: bool,
+    /// Masks secrets in what is found. An event that matches only in a secret is no hit.
+    pub mask: Option<&'a Redactor>,
+    /// Whether the search is still wanted.
+    pub is_wanted: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl Default for SearchOptions<'_> {
+    fn default() -> Self {
+        Self {
+            limit: Some(20),
+            catch_up: Duration::from_secs(60),
+            scan: Duration::from_secs(600),
+            full: false,
+            mask: None,
+            is_wanted: &|| true,
+        }
+    }
+}
+
+impl Workspace {
+    /// Searches all sessions of the store, and reports the steps to a function: the first search of a large store takes a while.
+    pub async fn search(
+        &self,
+        query: &Query,
+        filters: &Filters,
+        options: &SearchOptions<'_>,
+        mut report: impl FnMut(Step) + Send,
+    ) -> Result<Found, Error> {
+        let full = FullSource(Arc::clone(&self.store));
+        let mut searcher = Searcher {
+            store: &*self.store,
+            index: None,
+            source: options.full.then_some(&full as &dyn OpenSource),
+            mask: options.mask,
+            catch_up: options.catch_up,
+            scan: options.scan,
+            limit: options.limit,
+            is_wanted: options.is_wanted,
+        };
+        let needs_index = matches!(query, Query::Words(_)) && !options.full;
+        if !needs_index {
+            return Ok(searcher.search(query, filters, &mut report).await?);
+        }
+        if let Some(index) = self.store.search_index().await? {
+            searcher.index = Some(index);
+            return Ok(searcher.search(query, filters, &mut report).await?);
+        }
+        let index = match self.file_index() {
+            Ok(index) => index,
+            Err(error) => {
+                let mut found = searcher.search(query, filters, &mut report).await?;
+                found.index_error = Some(error);
+                return Ok(found);
+            }
+        };
+        searcher.index = index.as_deref().map(|index| index as &dyn SearchIndex);
+        let found = searcher.search(query, filters, &mut report).await?;
+        if !found.index_error.as_ref().is_some_and(is_damage) {
+            return Ok(found);
+        }
+        info!("the search index is damaged and is made again");
+        // The answer is there already: the events were read.
+        if let Err(error) = self.delete_search_index() {
+            debug!(%error, "the search index cannot be removed");
+        }
+        Ok(Found { index_error: None, ..found })
+    }
+
+    /// Returns what stops a running [`search`](Self::search) of this workspace, if it uses an index in a file.
+    pub fn stop_search(&self) -> Option<StopQuery> {
+        self.lock_index().as_ref().map(|index| index.stop())
+    }
+
+    /// Removes the search index in a file. The next search makes it again.
+    pub fn delete_search_index(&self) -> Result<(), Error> {
+        *self.lock_index() = None;
+        match self.search_folder() {
+            Some(folder) => Ok(FileIndex::delete(&folder)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes a session that was deleted from the index, as far as there is one. Not more than an attempt: a search never returns
+    /// a session that is not in the store, and the next comparison with the store removes it.
+    pub(crate) async fn forget_in_search(&self, session: SessionId) {
+        let result = match self.store.search_index().await {
+            Ok(Some(index)) => index.remove(&[session]).await,
+            Ok(None) if self.search_folder().is_some_and(|folder| folder.exists()) => match self.file_index()
+            {
+                Ok(Some(index)) => index.remove(&[session]).await,
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            },
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = result {
+            debug!(%error, "a deleted session is still in the search index");
+        }
+    }
+
+    /// Opens the index in a file; `None` if the store has none.
+    fn file_index(&self) -> Result<Option<Arc<FileIndex>>, StoreError> {
+        let mut open = self.lock_index();
+        if let Some(index) = &*open {
+            return Ok(Some(Arc::clone(index)));
+        }
+        let Some(folder) = self.search_folder() else { return Ok(None) };
+        if self.is_on_server() {
+            make_parents(&folder)?;
+        }
+        let index = Arc::new(FileIndex::open(&folder, OF_FILE)?);
+        *open = Some(Arc::clone(&index));
+        Ok(Some(index))
+    }
+
+    fn lock_index(&self) -> MutexGuard<'_, Option<Arc<FileIndex>>> {
+        self.search_index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn make_parents(folder: &Path) -> Result<(), StoreError> {
+    let Some(parent) = folder.parent() else { return Ok(()) };
+    DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(|error| StoreError::Other {
+        place: format!("the folder {}", crate::error::shown(parent)),
+        source: error.into(),
+    })
+}
+
+/// The events of sessions in their full form.
+struct FullSource(Arc<dyn SessionStore>);
+
+#[async_trait]
+impl OpenSource for FullSource {
+    async fn open(&self, session: SessionId) -> Result<Box<dyn EventSource>, StoreError> {
+        Ok(Box::new(FullHistory::open(Arc::clone(&self.0), registry::all(), session).await?))
+    }
+}
+
+/// Reads a time for [`Filters::since`]: `30m`, `12h`, `7d`, `2w`, or a date such as `2026-11-01` on the user's clock.
+pub fn parse_since(text: &str) -> Result<i64, Error> {
+    since(text, &Zoned::new(azureal_engine::clock::now(), TimeZone::system()))
+}
+
+fn since(text: &str, now: &Zoned) -> Result<i64, Error> {
+    let wrong = || {
+        Error::usage(format!("{} is no time", quoted(text))).with_hint(
+            "`30m`, `12h`, `7d`, `2w`, a date such as `2026-11-01`, or a time such as `2026-11-01T09:30:00Z`",
+        )
+    };
+    if let Ok(time) = text.parse::<Timestamp>() {
+        return Ok(time.as_second());
+    }
+    if let Ok(date) = text.parse::<jiff::civil::Date>() {
+        let start = date.to_zoned(now.time_zone().clone()).map_err(|_| wrong())?;
+        return Ok(start.timestamp().as_second());
+    }
+    let unit = text.chars().last().ok_or_else(wrong)?;
+    let number: i64 = text.strip_suffix(unit).and_then(|number| number.parse().ok()).ok_or_else(wrong)?;
+    let seconds = match unit {
+        'm' => 60,
+        'h' => 3_600,
+        'd' => 86_400,
+        'w' => 7 * 86_400,
+        _ => return Err(wrong()),
+    };
+    let ago = number.checked_mul(seconds).filter(|ago| *ago >= 0).ok_or_else(wrong)?;
+    Ok(now.timestamp().as_second().saturating_sub(ago))
+}
+
+/// The public JSON shape of what was found. Fields may be added, never removed.
+#[derive(Debug, Serialize)]
+pub struct FoundLine<'a> {
+    /// The number of events that match.
+    pub total: u64,
+    /// Whether there are more than that.
+    pub total_is_least: bool,
+    /// The number of sessions that were not searched, as the time was over.
+    pub not_searched: u64,
+    /// The hits, the best one first.
+    pub hits: Vec<HitLine<'a>>,
+}
+
+/// The public JSON shape of a hit.
+#[derive(Debug, Serialize)]
+pub struct HitLine<'a> {
+    /// The session.
+    pub session: String,
+    /// The name of the session.
+    pub name: &'a str,
+    /// The place of the event in the session.
+    pub seq: u64,
+    /// The author of the text: `user`, `assistant`, `thinking`, `tool`, `files` or `error`.
+    pub role: &'static str,
+    /// The tool of a call or a result.
+    pub tool: Option<&'a str>,
+    /// The agent that ran.
+    pub agent: Option<&'a str>,
+    /// The worktree of the session.
+    pub worktree: &'a str,
+    /// The time of the session's last activity.
+    pub last_active: &'a str,
+    /// The text around the matches, in pieces.
+    pub snippet: Vec<PieceLine<'a>>,
+    /// The rank.
+    pub score: f64,
+    /// The command that shows the event.
+    pub show: String,
+}
+
+/// The public JSON shape of a piece of a snippet.
+#[derive(Debug, Serialize)]
+pub struct PieceLine<'a> {
+    /// The text.
+    pub text: &'a str,
+    /// Whether the query matches here.
+    #[serde(rename = "match")]
+    pub is_match: bool,
+}
+
+impl<'a> FoundLine<'a> {
+    /// Returns the shape of a result.
+    pub fn of(found: &'a Found) -> Self {
+        Self {
+            total: found.total.events,
+            total_is_least: found.total.is_least,
+            not_searched: found.not_searched,
+            hits: found.hits.iter().map(HitLine::of).collect(),
+        }
+    }
+}
+
+impl<'a> HitLine<'a> {
+    /// Returns the shape of a hit.
+    pub fn of(hit: &'a Hit) -> Self {
+        let piece = |piece: &'a SnippetPiece| PieceLine { text: &piece.text, is_match: piece.is_match };
+        Self {
+            session: hit.session.id.to_string(),
+            name: &hit.session.name,
+            seq: hit.seq.0,
+            role: hit.role.as_str(),
+            tool: hit.tool.as_deref(),
+            agent: hit.agent.as_deref(),
+            worktree: &hit.session.worktree,
+            last_active: &hit.session.last_active,
+            snippet: hit.snippet.pieces.iter().map(piece).collect(),
+            score: hit.score,
+            show: show_command(hit),
+        }
+    }
+}
+
+/// Returns the command that shows a hit.
+pub fn show_command(hit: &Hit) -> String {
+    format!("azureal show {} --seq {}", hit.session.id, hit.seq)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_a_span_a_date_or_a_moment() {
+        let now: Zoned = "2026-11-16T12:00:00+01:00[+01:00]".parse().unwrap();
+        let at = |text: &str| text.parse::<Timestamp>().unwrap().as_second();
+        for (text, expected) in [
+            ("30m", "2026-11-16T10:30:00Z"),
+            ("12h", "2026-11-15T23:00:00Z"),
+            ("7d", "2026-11-09T11:00:00Z"),
+            ("2w", "2026-11-02T11:00:00Z"),
+            ("0d", "2026-11-16T11:00:00Z"),
+            ("2026-11-01", "2026-10-31T23:00:00Z"),
+            ("2026-11-01T09:30:00Z", "2026-11-01T09:30:00Z"),
+        ] {
+            assert_eq!(since(text, &now).unwrap(), at(expected), "{text}");
+        }
+        for text in
+            ["", "d", "7", "-7d", "7y", "yesterday", "99999999999999999999d", "9999999999999999w", "7é"]
+        {
+            assert!(since(text, &now).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,424 @@
+//! The import of sessions that agents' programs keep themselves.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+use azureal::exchange::{ImportReport, NativeImported, NativeOutcome};
+use azureal::native::{FoundSession, NativeSessions, StoredRuns};
+use azureal::sessions::called;
+use azureal::{Options, StoreChoice, Workspace};
+use azureal_core::visible_line;
+
+use super::import::Args;
+use crate::cli::finish_originals;
+use crate::confirm::{Answer, ask};
+use crate::failure::Failure;
+use crate::interrupts::{Interrupted, Interrupts};
+use crate::output::{Output, counted, warn};
+use crate::spinner::{Spinner, bar};
+
+/// The number of sessions that are named because they cannot be read, and of problems that are told of one session.
+const MOST_NAMED: usize = 20;
+
+pub(super) async fn run(
+    args: &Args,
+    place: &Workspace,
+    store: Option<&Path>,
+    sessions: &NativeSessions,
+    report: &mut ImportReport,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let targets = Targets { args, place, store };
+    let (wanted, gone): (Vec<_>, Vec<_>) = sessions
+        .found()
+        .iter()
+        .map(|found| (found, targets.of(found)))
+        .partition(|(_, target)| target.is_some());
+    let wanted: Vec<(&FoundSession, TargetStore)> =
+        wanted.into_iter().filter_map(|(found, target)| Some((found, target?))).collect();
+    if !args.dry_run {
+        confirm(args, place, store, &wanted)?;
+    }
+    if args.dry_run {
+        report.set_dry_run();
+    }
+    let interrupts = Interrupts::listen()?;
+    let mut import = Import {
+        targets,
+        sessions,
+        opened: HashMap::new(),
+        total: wanted.iter().map(|(found, _)| found.size()).sum(),
+        done: 0,
+        interrupted: interrupts.on_interrupt(|| {}),
+        spinner: Spinner::start("importing"),
+        report,
+        tally: Tally::default(),
+    };
+    import.tell_unread(sessions);
+    for (found, _) in &gone {
+        import.leave_out(found, gone_reason(found));
+    }
+    let done = import.all(&wanted, out).await;
+    import.finish(out).await?;
+    done
+}
+
+/// The store that a session goes to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum TargetStore {
+    /// The one of this command.
+    Here,
+    /// The one of the project with this root.
+    Project(PathBuf),
+    /// The one for sessions without a project.
+    Into,
+}
+
+struct Targets<'a> {
+    args: &'a Args,
+    place: &'a Workspace,
+    store: Option<&'a Path>,
+}
+
+impl Targets<'_> {
+    /// Returns the store of a session; `None` if its project is gone.
+    fn of(&self, found: &FoundSession) -> Option<TargetStore> {
+        if !self.args.all_projects || self.is_one_file() {
+            return Some(TargetStore::Here);
+        }
+        match found.project() {
+            Some(project) if project.root() == self.place.project.root() => Some(TargetStore::Here),
+            Some(project) => Some(TargetStore::Project(project.root().to_owned())),
+            None => self.args.into.is_some().then_some(TargetStore::Into),
+        }
+    }
+
+    /// Returns whether the user named one file for everything.
+    fn is_one_file(&self) -> bool {
+        let named = self.store.filter(|named| !named.as_os_str().is_empty());
+        named.is_some_and(|named| {
+            matches!(StoreChoice::of(named), Ok(StoreChoice::File(_) | StoreChoice::Memory))
+        })
+    }
+
+    /// Opens a store other than that of this command.
+    fn open(&self, target: &TargetStore) -> Result<Workspace, Failure> {
+        let (directory, store) = match target {
+            TargetStore::Project(root) => (root.as_path(), self.store.map(Path::to_owned)),
+            TargetStore::Into | TargetStore::Here => (self.place.project.directory(), self.args.into.clone()),
+        };
+        let options = Options { store, may_block: true, ..Options::default() };
+        Ok(Workspace::open(directory, self.place.environment(), &options)?)
+    }
+}
+
+/// Asks before sessions are stored where other people can read them; an error is a no.
+fn confirm(
+    args: &Args,
+    place: &Workspace,
+    store: Option<&Path>,
+    wanted: &[(&FoundSession, TargetStore)],
+) -> Result<(), Failure> {
+    let host = |named: &Path| match StoreChoice::of(named) {
+        Ok(StoreChoice::Postgres(address)) => Some(address.to_string()),
+        Ok(StoreChoice::Redis(address)) => Some(address.to_string()),
+        Ok(StoreChoice::Memory | StoreChoice::File(_)) | Err(_) => None,
+    };
+    let usual = store.and_then(host).filter(|_| place.is_on_server());
+    let into = args.into.as_deref().and_then(host);
+    let reaches = |target: &TargetStore| if *target == TargetStore::Into { &into } else { &usual };
+    let public: Vec<_> = wanted.iter().filter(|(_, target)| reaches(target).is_some()).collect();
+    let hosts: BTreeSet<&String> = public.iter().filter_map(|(_, target)| reaches(target).as_ref()).collect();
+    if args.yes || public.is_empty() {
+        return Ok(());
+    }
+    let projects: BTreeSet<Option<&Path>> =
+        public.iter().map(|(found, _)| found.project().map(azureal::Project::root)).collect();
+    let (sessions, projects) =
+        (counted(public.len() as u64, "session"), counted(projects.len() as u64, "project"));
+    let hosts = hosts.into_iter().map(String::as_str).collect::<Vec<_>>().join(" and ");
+    let become_readable =
+        format!("{sessions} of {projects} become readable for everybody with access to {hosts}");
+    match ask(&format!("{become_readable}. Import them? [y/N] ")) {
+        Answer::Yes => Ok(()),
+        Answer::No => Err(Failure::cancelled("nothing was imported")),
+        Answer::Nobody => Err(Failure::refused(
+            "not_confirmed",
+            format!("{become_readable}, and there is no terminal to ask on"),
+        )
+        .with_hint("`--yes` imports without asking; `--dry-run` shows what it would import")),
+    }
+}
+
+fn gone_reason(found: &FoundSession) -> String {
+    match found.directory() {
+        Some(cwd) => format!("its folder {} is gone; `--into STORE` imports it", cwd.display()),
+        None => "it does not say in which folder it ran; `--into STORE` imports it".to_owned(),
+    }
+}
+
+/// An open store, and the runs that it has.
+struct OpenTarget {
+    /// `None` for the store of this command.
+    workspace: Option<Workspace>,
+    runs: StoredRuns,
+}
+
+/// The results, counted.
+#[derive(Default)]
+struct Tally {
+    new: u64,
+    continued: u64,
+    forked: u64,
+    unchanged: u64,
+    unread: u64,
+    /// Sessions that are left out, by reason.
+    left_out: BTreeMap<&'static str, u64>,
+    turns: u64,
+}
+
+/// An import in progress.
+struct Import<'a> {
+    targets: Targets<'a>,
+    sessions: &'a NativeSessions,
+    opened: HashMap<TargetStore, Result<OpenTarget, String>>,
+    /// The size of all sessions, and of those that are done.
+    total: u64,
+    done: u64,
+    interrupted: Interrupted,
+    spinner: Spinner,
+    report: &'a mut ImportReport,
+    tally: Tally,
+}
+
+impl Import<'_> {
+    async fn all(
+        &mut self,
+        wanted: &[(&FoundSession, TargetStore)],
+        out: &mut Output,
+    ) -> Result<(), Failure> {
+        for (found, target) in wanted {
+            if self.interrupted.has_happened() {
+                return Err(Failure::cancelled("the import was stopped")
+                    .with_hint("run the command again to continue where it stopped"));
+            }
+            let progress = bar(self.done, self.total);
+            let name = found.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+            self.spinner.relabel(&format!("{progress} {}", visible_line(&name)));
+            self.one(found, target, wanted, out).await?;
+            self.done += found.size();
+        }
+        Ok(())
+    }
+
+    async fn one(
+        &mut self,
+        found: &FoundSession,
+        target: &TargetStore,
+        wanted: &[(&FoundSession, TargetStore)],
+        out: &mut Output,
+    ) -> Result<(), Failure> {
+        if !self.opened.contains_key(target) {
+            let opened = self.open(target, wanted).await?;
+            self.opened.insert(target.clone(), opened);
+        }
+        let OpenTarget { workspace, runs } = match self.opened.get(target) {
+            Some(Ok(opened)) => opened,
+            Some(Err(reason)) => {
+                let reason = reason.clone();
+                self.leave_out(found, reason);
+                return Ok(());
+            }
+            None => return Ok(()),
+        };
+        let into = workspace.as_ref().unwrap_or(self.targets.place);
+        let imported = self.sessions.import(found, into, runs, self.targets.args.dry_run).await;
+        let (imported, original) = match imported {
+            Ok(imported) => imported,
+            // A source that cannot be read does not stop the others; a store that cannot be written does.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    "import" | "file" | "not_found" | "not_recognised" | "conflict"
+                ) =>
+            {
+                let message = error.message().to_owned();
+                self.unread(&found.path().display().to_string(), message);
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let name = match imported.outcome {
+            NativeOutcome::LeftOut(_) | NativeOutcome::Unchanged { .. } => None,
+            outcome => match outcome.session() {
+                Some(id) => Some(called(&into.store.get(id).await?)),
+                None => None,
+            },
+        };
+        let project = match target {
+            TargetStore::Project(root) => Some(root.display().to_string()),
+            TargetStore::Here | TargetStore::Into => None,
+        };
+        self.tell(found, &imported, name, project, original, out)
+    }
+
+    /// Opens a store, and reads its runs if one of the sessions may be one of them. A project that cannot be opened is a reason to
+    /// leave its sessions out.
+    async fn open(
+        &self,
+        target: &TargetStore,
+        wanted: &[(&FoundSession, TargetStore)],
+    ) -> Result<Result<OpenTarget, String>, Failure> {
+        let workspace = match target {
+            TargetStore::Here => None,
+            other => match self.targets.open(other) {
+                Ok(workspace) => Some(workspace),
+                Err(failure) if matches!(other, TargetStore::Project(_)) => {
+                    return Ok(Err(failure.message().to_owned()));
+                }
+                Err(failure) => return Err(failure),
+            },
+        };
+        let into = workspace.as_ref().unwrap_or(self.targets.place);
+        let may_be_ours = wanted.iter().any(|(found, other)| other == target && found.may_be_ours());
+        let runs = if may_be_ours { StoredRuns::of(&*into.store).await? } else { StoredRuns::default() };
+        if into.keeps_originals() && !self.targets.args.dry_run {
+            into.prepare_spools()?;
+        }
+        Ok(Ok(OpenTarget { workspace, runs }))
+    }
+
+    /// Tells the result of one session.
+    fn tell(
+        &mut self,
+        found: &FoundSession,
+        imported: &NativeImported,
+        name: Option<String>,
+        project: Option<String>,
+        original: Option<String>,
+        out: &mut Output,
+    ) -> Result<(), Failure> {
+        let agent = self.sessions.source_of(found).map_or("", |source| source.agent());
+        let source = found.path().display().to_string();
+        self.report.add_native(agent, source.clone(), imported, name.clone(), project.clone());
+        let (turns, events) = imported.outcome.added();
+        self.tally.turns += turns;
+        let amount = format!("{} ({})", counted(turns, "turn"), counted(events, "event"));
+        let name = name.unwrap_or_else(|| "a session".to_owned());
+        let place = project.map_or_else(String::new, |root| format!(" of {root}"));
+        let line = match imported.outcome {
+            NativeOutcome::New { .. } => {
+                self.tally.new += 1;
+                format!("{name}{place} with {amount}, from {source}")
+            }
+            NativeOutcome::Continued { .. } => {
+                self.tally.continued += 1;
+                format!("{name}{place} has {amount} more, from {source}")
+            }
+            NativeOutcome::Forked { from, .. } => {
+                self.tally.forked += 1;
+                format!("{name}{place} with {amount}, a fork of {from}, which has others: from {source}")
+            }
+            NativeOutcome::Unchanged { .. } => {
+                self.tally.unchanged += 1;
+                String::new()
+            }
+            NativeOutcome::LeftOut(why) => {
+                *self.tally.left_out.entry(why.reason()).or_default() += 1;
+                String::new()
+            }
+        };
+        self.spinner.hide();
+        if !line.is_empty() && !out.is_json() {
+            out.line(&visible_line(&line))?;
+            out.flush()?;
+        }
+        let mut messages = imported.messages();
+        if let Some(problem) = original {
+            self.report.add_problem(source.clone(), problem.clone());
+            messages.push(problem);
+        }
+        for message in messages.iter().take(MOST_NAMED) {
+            warn(&format!("{source}: {message}"));
+        }
+        if let Some(more @ 1..) = messages.len().checked_sub(MOST_NAMED) {
+            warn(&format!("{source}: {} more; `--json` lists them", counted(more as u64, "problem")));
+        }
+        self.spinner.show();
+        Ok(())
+    }
+
+    /// Tells which files could not be opened.
+    fn tell_unread(&mut self, sessions: &NativeSessions) {
+        for left_out in sessions.left_out() {
+            self.unread(&left_out.path.display().to_string(), left_out.reason.clone());
+        }
+    }
+
+    fn unread(&mut self, source: &str, message: String) {
+        self.tally.unread += 1;
+        if self.tally.unread <= MOST_NAMED as u64 {
+            self.spinner.hide();
+            warn(&message);
+            self.spinner.show();
+        }
+        self.report.add_problem(source.to_owned(), message);
+    }
+
+    /// Leaves a session out because of its project.
+    fn leave_out(&mut self, found: &FoundSession, reason: String) {
+        let count = self.tally.left_out.entry(PROJECT_GONE).or_default();
+        *count += 1;
+        if *count <= MOST_NAMED as u64 {
+            self.spinner.hide();
+            warn(&format!("{}: {reason}", found.path().display()));
+            self.spinner.show();
+        }
+        self.report.add_left_out(found.path().display().to_string(), reason);
+    }
+
+    /// Completes the originals of all stores, and tells the sums.
+    async fn finish(&mut self, out: &mut Output) -> Result<(), Failure> {
+        self.spinner.relabel("compressing the originals");
+        for opened in self.opened.values().flatten() {
+            if let Some(workspace) = &opened.workspace {
+                finish_originals(workspace).await;
+            }
+        }
+        self.spinner.hide();
+        if out.is_json() {
+            return Ok(());
+        }
+        out.line(&self.tally.text(self.targets.args.dry_run))?;
+        out.flush()
+    }
+}
+
+const PROJECT_GONE: &str = "the project is gone or cannot be opened";
+
+impl Tally {
+    /// Returns the sums in one sentence.
+    fn text(&self, is_dry: bool) -> String {
+        let Self { new, continued, forked, unchanged, unread, left_out, turns } = self;
+        let mut parts = Vec::new();
+        let mut add = |count: u64, what: &str| {
+            if count > 0 {
+                parts.push(format!("{count} {what}"));
+            }
+        };
+        add(*new, "new");
+        add(*continued, "continued");
+        add(*forked, "forked");
+        add(*unchanged, "unchanged");
+        for (reason, count) in left_out {
+            add(*count, &format!("left out ({reason})"));
+        }
+        add(*unread, "not readable");
+        if parts.is_empty() {
+            return "there are no sessions to import".to_owned();
+        }
+        let start = if is_dry { "would import " } else { "" };
+        let turns = if *turns > 0 { format!(", with {}", counted(*turns, "turn")) } else { String::new() };
+        format!("{start}sessions: {}{turns}", parts.join(", "))
+    }
+}

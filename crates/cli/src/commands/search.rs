@@ -1,0 +1,241 @@
+use std::time::{Duration, Instant};
+
+use azureal::Workspace;
+use azureal::search::{
+    Filters, Found, FoundLine, Hit, Query, QueryError, SearchOptions, SearchRole, Step, parse_since,
+    show_command,
+};
+use azureal::sessions::{called, resolve_to_read};
+use azureal_core::{WorktreeFilter, visible_line};
+use azureal_engine::Recovered;
+use clap::builder::PossibleValuesParser;
+
+use crate::failure::Failure;
+use crate::output::{Output, Paint, counted, tell, warn};
+use crate::spinner::Spinner;
+use crate::times::Clock;
+
+/// How long a search runs before its progress is shown.
+const QUIET: Duration = Duration::from_millis(400);
+
+/// Search the text of all sessions
+///
+/// Prompts, answers, reasoning, calls of tools and their results, names of changed files: all that is stored, in all sessions of all
+/// worktrees. An event is found if it has all words. `"two words"` is a phrase, `tok*` is the beginning of a word. Case does not matter, and
+/// neither does punctuation: `find_for_update`, `std::fs` and `src/main.rs` are phrases. `map` finds `HashMap`. Quote phrases and
+/// stars for your shell: azureal search '"token row" refr*'.
+///
+/// The best hits come first: rare words, many of them, in short texts, in sessions that were active lately. Each has the command that shows
+/// the event among its neighbours.
+///
+/// The first search makes an index beside the store, and later ones bring it up to date. It is a cache: azureal makes it again if
+/// it is missing or damaged, and reads the events themselves if it cannot be used.
+///
+/// With `--json`, one object: `{"total":2,"total_is_least":false,"not_searched":0,"hits":[{"session":"S3","name","seq":42,"role":"user",
+/// "tool":null,"agent":"claude","worktree","last_active","snippet":[{"text":"the ","match":false},{"text":"token","match":true}],
+/// "score":1.5,"show":"azureal show S3 --seq 42"}]}`.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  azureal search token race
+  azureal search 'find_for*' --tool Edit --since 7d
+  azureal search '\"connection refused\"' --role tool --session S3
+  azureal search --regex 'panicked at .*login'
+  azureal search token --json | jq -r '.hits[].show'")]
+pub(crate) struct Args {
+    /// The words to search for; all must be in one event
+    #[arg(value_name = "TEXT", required = true)]
+    text: Vec<String>,
+    /// Show at most N hits
+    #[arg(short = 'n', long = "limit", value_name = "N", default_value_t = 20)]
+    limit: usize,
+    /// Only what was said and done in turns of this agent
+    #[arg(short, long, value_name = "AGENT")]
+    agent: Vec<String>,
+    /// Only sessions that were active since then: `30m`, `12h`, `7d`, `2w` or a date
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// Only texts of this author
+    #[arg(long, value_name = "ROLE", value_parser = PossibleValuesParser::new(SearchRole::ALL.map(SearchRole::as_str)))]
+    role: Vec<String>,
+    /// Only calls and results of this tool, such as Bash
+    #[arg(long, value_name = "TOOL")]
+    tool: Vec<String>,
+    /// Only this session: its number (S3), its name, or a unique prefix of it
+    #[arg(short, long, value_name = "SESSION")]
+    session: Option<String>,
+    /// Only sessions of this worktree, as `azureal list --all` shows it; `.` is the main one
+    #[arg(long, value_name = "WORKTREE")]
+    worktree: Option<String>,
+    /// Search for a regular expression
+    ///
+    /// Case matters, unless the expression begins with `(?i)`. It is compared with the text as it is stored, and every event is read.
+    #[arg(long)]
+    regex: bool,
+    /// Search the output of the turns as the agents printed it
+    ///
+    /// What is stored of results is short. This reads all of the output that azureal keeps (`azureal original`), which takes a while. Secrets are
+    /// masked.
+    #[arg(long)]
+    full: bool,
+}
+
+pub(crate) async fn run(
+    args: &Args,
+    place: &Workspace,
+    found: &[Recovered],
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let text = args.text.join(" ");
+    let query = if args.regex { Query::pattern(&text) } else { Query::words(&text) }.map_err(unusable)?;
+    let filters = filters(args, place, found).await?;
+    let mask = if args.full { Some(place.redactor()?) } else { None };
+    let options =
+        SearchOptions { limit: Some(args.limit), full: args.full, mask, ..SearchOptions::default() };
+    let mut progress = ShownProgress::new();
+    let result = place.search(&query, &filters, &options, |step| progress.show(step)).await?;
+    drop(progress);
+    tell_of_index(&result);
+    if out.is_json() {
+        return out.json(&FoundLine::of(&result));
+    }
+    let clock = Clock::read();
+    let paint = out.paint();
+    for (index, hit) in result.hits.iter().enumerate() {
+        let gap = if index == 0 { "" } else { "\n" };
+        out.own_text(&format!("{gap}{}", hit_text(hit, &clock, paint)))?;
+    }
+    out.flush()?;
+    tell_of_total(args, &result);
+    Ok(())
+}
+
+fn unusable(error: QueryError) -> Failure {
+    match error {
+        QueryError::NoWord => Failure::usage("there is no word to search for")
+            .with_hint("`azureal search --regex` searches for signs, such as `->`"),
+        QueryError::Pattern(why) => Failure::usage(format!("this is no regular expression: {why}")),
+        error @ QueryError::TooLong => Failure::usage(error.to_string()),
+    }
+}
+
+async fn filters(args: &Args, place: &Workspace, found: &[Recovered]) -> Result<Filters, Failure> {
+    let sessions = match &args.session {
+        Some(session) => Some(vec![resolve_to_read(place, found, Some(session)).await?.id]),
+        None => None,
+    };
+    let worktree = args.worktree.as_ref().map(|worktree| WorktreeFilter {
+        names: vec![worktree.clone()],
+        last_part: worktree.rsplit('/').next().unwrap_or(worktree).to_owned(),
+    });
+    Ok(Filters {
+        roles: args.role.iter().filter_map(|role| SearchRole::named(role)).collect(),
+        tools: args.tool.clone(),
+        agents: args.agent.clone(),
+        sessions,
+        without: None,
+        worktree,
+        since: args.since.as_deref().map(parse_since).transpose()?,
+    })
+}
+
+/// Renders a hit: a heading, the snippet, and the command that shows it.
+fn hit_text(hit: &Hit, clock: &Clock, paint: Paint) -> String {
+    let tool = hit.tool.as_deref().map(|tool| format!("{} {}", hit.role.as_str(), visible_line(tool)));
+    let author = tool.unwrap_or_else(|| hit.role.as_str().to_owned());
+    let agent = hit.agent.as_deref().map(|agent| visible_line(agent).into_owned());
+    let ago = Some(clock.ago(&hit.session.last_active)).filter(|ago| !ago.is_empty());
+    let parts = [Some(author), agent, Some(format!("event {}", hit.seq)), ago];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    let heading = paint.heading(&called(&hit.session));
+    let facts = paint.quiet(&parts.join(" · "));
+    format!("{heading}  {facts}\n  {}\n  {}\n", snippet_text(hit, paint), paint.quiet(&show_command(hit)))
+}
+
+/// Renders a snippet with its matches in colour, or in brackets.
+fn snippet_text(hit: &Hit, paint: Paint) -> String {
+    let snippet = &hit.snippet;
+    let mut text = String::from(if snippet.is_cut_before { "…" } else { "" });
+    for piece in &snippet.pieces {
+        let safe = visible_line(&piece.text);
+        match (piece.is_match, paint.is_on()) {
+            (false, _) => text.push_str(&safe),
+            (true, true) => text.push_str(&paint.found(&safe)),
+            (true, false) => text.push_str(&format!("[{safe}]")),
+        }
+    }
+    if snippet.is_cut_after {
+        text.push('…');
+    }
+    text
+}
+
+fn tell_of_index(result: &Found) {
+    if let Some(error) = &result.index_error {
+        warn(&format!("the search index cannot be used, so all events were read: {error}"));
+    }
+    if result.not_searched > 0 {
+        let sessions = counted(result.not_searched, "session");
+        warn(&format!(
+            "the time is over: {sessions} not searched; a filter such as `--since 30d` makes it quicker"
+        ));
+    }
+}
+
+fn tell_of_total(args: &Args, result: &Found) {
+    let total = result.total.events;
+    if total == 0 {
+        let filtered = args.session.is_some()
+            || args.since.is_some()
+            || args.worktree.is_some()
+            || [&args.agent, &args.role, &args.tool].iter().any(|filter| !filter.is_empty());
+        let try_this = match (args.regex, filtered, args.full) {
+            (true, ..) => "case matters: `(?i)` at the beginning ignores it",
+            (_, true, _) => {
+                "try it without the filters, with fewer words, or with the beginning of a word, such as `tok*`"
+            }
+            (_, false, false) => {
+                "try fewer words, the beginning of a word (`tok*`), `--regex` for parts of words, or `--full` for all output of tools"
+            }
+            (_, false, true) => "try fewer words, or the beginning of a word (`tok*`)",
+        };
+        tell(&format!("nothing found; {try_this}"));
+    } else if result.hits.len() < usize::try_from(total).unwrap_or(usize::MAX) {
+        let more = if result.total.is_least { "more than " } else { "" };
+        tell(&format!("{more}{} match; `-n` shows more", counted(total, "event")));
+    }
+}
+
+/// Shows on standard error what a search does, once it takes long.
+struct ShownProgress {
+    since: Instant,
+    spinner: Option<Spinner>,
+}
+
+impl ShownProgress {
+    fn new() -> Self {
+        Self { since: Instant::now(), spinner: None }
+    }
+
+    fn show(&mut self, step: Step) {
+        if self.since.elapsed() < QUIET {
+            return;
+        }
+        let (what, progress) = match step {
+            Step::Indexing(progress) => ("bringing the search index up to date", progress),
+            Step::Scanning(progress) => ("reading events", progress),
+        };
+        let percent = progress.done.saturating_mul(100) / progress.of.max(1);
+        let label = format!("{what}: {} of {} ({}%)", progress.done, progress.of, percent.min(100));
+        match &self.spinner {
+            Some(spinner) => spinner.relabel(&label),
+            None => {
+                let spinner = Spinner::start(&label);
+                if !spinner.is_seen() {
+                    tell(&label);
+                }
+                self.spinner = Some(spinner);
+            }
+        }
+    }
+}

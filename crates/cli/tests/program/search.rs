@@ -1,0 +1,202 @@
+//! `azureal search`, and the way from a hit to its event.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::{Value, json};
+
+use crate::world::{Ran, World, assistant, user};
+
+fn world() -> World {
+    let world = World::new();
+    let init = |agent: &str| json!({"Init": {"agent": agent, "cwd": "/p", "model": "m"}});
+    world.session(
+        "login",
+        &[
+            json!({"SystemMessage": {"content": "injected token"}}),
+            user("Two refreshes race on the token row"),
+            init("claude"),
+            json!({"ToolCall": {"tool_use_id": "t1", "tool_name": "Edit", "file_path": "src/auth/token.rs", "input": {"file_path": "src/auth/token.rs"}}}),
+            json!({"ToolResult": {"tool_use_id": "t1", "tool_name": "Edit", "content": "updated find_for_update", "is_error": false}}),
+            assistant("The HashMap is locked now. 検索エンジン ✅"),
+            json!({"Complete": {"success": true, "duration_ms": 1, "cost_usd": 0.0}}),
+        ],
+    );
+    world.session(
+        "bucket",
+        &[user("A token bucket, please"), init("codex"), assistant("Here: a bucket of tokens")],
+    );
+    world
+}
+
+fn search(world: &World, arguments: &[&str]) -> Ran {
+    world.run(&[&["search"], arguments].concat())
+}
+
+/// Returns the places of the hits, in order of session and event.
+#[track_caller]
+fn found(world: &World, arguments: &[&str]) -> Vec<String> {
+    let ran = search(world, &[arguments, &["--json"]].concat());
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{ran}");
+    let json = ran.json();
+    let hits = json["hits"].as_array().unwrap().clone();
+    assert_eq!(json["total"], hits.len());
+    let mut places: Vec<String> =
+        hits.iter().map(|hit| format!("{} {}", hit["session"].as_str().unwrap(), hit["seq"])).collect();
+    places.sort();
+    places
+}
+
+#[test]
+fn words_phrases_prefixes_and_filters_find_events() {
+    let world = world();
+    let (prompt, bucket) = ("S1 2", "S2 1");
+    for (arguments, expected) in [
+        (&["token"][..], &[prompt, "S1 4", bucket][..]),
+        (&["TOKEN", "race"], &[prompt]),
+        (&["\"token row\""], &[prompt]),
+        (&["\"row token\""], &[]),
+        (&["tok*", "bucket"], &[bucket, "S2 3"]),
+        (&["find_for*"], &["S1 5"]),
+        (&["auth/token.rs"], &["S1 4"]),
+        (&["hashmap"], &["S1 6"]),
+        (&["索エ"], &["S1 6"]),
+        (&["✅"], &["S1 6"]),
+        (&["injected"], &[]),
+        (&["token", "--agent", "codex"], &[bucket]),
+        (&["token", "--agent", "Claude"], &[prompt, "S1 4"]),
+        (&["token", "--role", "user"], &[prompt, bucket]),
+        (&["token", "--role", "tool", "--tool", "edit"], &["S1 4"]),
+        (&["token", "--session", "bucket"], &[bucket]),
+        (&["token", "--since", "1h"], &[prompt, "S1 4", bucket]),
+        (&["token", "--since", "2100-01-01"], &[]),
+        (&["token", "--worktree", "../nowhere"], &[]),
+        (&["--regex", r"to\w+ (row|bucket)"], &[prompt, bucket]),
+        (&["--regex", "TOKEN"], &[]),
+        (&["--regex", "(?i)TOKEN b"], &[bucket]),
+    ] {
+        assert_eq!(found(&world, arguments), expected, "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_hit_is_shown_with_marks_and_leads_to_its_event() {
+    let world = world();
+    let ran = search(&world, &["find_for_update"]);
+    assert_eq!(
+        ran.quiet(),
+        "S1 login  tool Edit · claude · event 5 · just now\n  updated [find_for_update]\n  azureal show S1 --seq 5\n"
+    );
+    let shown = world.run(&["show", "S1", "--seq", "5"]).quiet();
+    // The result is under its call, and the mark is before both.
+    let mark = shown.find("[event 5:]").unwrap();
+    let call = shown.find("src/auth/token.rs").unwrap();
+    let result = shown.find("updated find_for_update").unwrap();
+    assert!(mark < call && call < result, "{shown}");
+    assert!(shown.contains("## User  turn 1, event 2"), "{shown}");
+    let lines = world.run(&["show", "S2", "--seq", "1", "--json"]).json_lines();
+    assert_eq!(lines.iter().map(|line| line["seq"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2, 3]);
+    let ran = world.run(&["show", "S1", "--seq", "99"]);
+    assert!(ran.code == 1 && ran.stderr.contains("session S1 has no event 99"), "{ran}");
+    // Every hit of a search can be shown by the command that it names.
+    for hit in search(&world, &["token", "--json"]).json()["hits"].as_array().unwrap() {
+        let command: Vec<&str> = hit["show"].as_str().unwrap().split(' ').skip(1).collect();
+        assert!(world.run(&command).quiet().contains(&format!("[event {}:]", hit["seq"])));
+    }
+}
+
+#[test]
+fn only_a_part_of_a_long_session_is_shown_around_an_event() {
+    let world = World::new();
+    let events: Vec<Value> = (0..100).map(|number| user(&format!("prompt number {number}"))).collect();
+    world.session("long", &events);
+    let shown = world.run(&["show", "long", "--seq", "50"]).quiet();
+    assert!(shown.contains("turn 50, event 50\nprompt number 49\n"), "{shown}");
+    assert!(shown.contains("number 44") && shown.contains("number 54"), "{shown}");
+    assert!(!shown.contains("number 43") && !shown.contains("number 55"), "{shown}");
+}
+
+#[test]
+fn a_search_without_hits_says_what_to_try() {
+    let world = world();
+    for (arguments, hint) in [
+        (
+            &["nowhere"][..],
+            "nothing found; try fewer words, the beginning of a word (`tok*`), `--regex` for parts of words, or `--full`",
+        ),
+        (&["token", "--since", "2100-01-01"], "nothing found; try it without the filters"),
+        (&["--regex", "TOKEN"], "nothing found; case matters"),
+    ] {
+        let ran = search(&world, arguments);
+        assert!(ran.code == 0 && ran.stdout.is_empty() && ran.stderr.starts_with(hint), "{ran}");
+    }
+    for (arguments, error) in [
+        (&["=>"][..], "error: there is no word to search for\nhint: `azureal search --regex`"),
+        (&["--regex", "("], "error: this is no regular expression"),
+        (&["x", "--since", "tomorrow"], "error: `tomorrow` is no time\nhint: `30m`"),
+        (&["x", "--role", "system"], "error: "),
+    ] {
+        let ran = search(&world, arguments);
+        assert!(ran.code == 2 && ran.stderr.starts_with(error), "{ran}");
+    }
+    let ran = search(&world, &["x", "--session", "S9"]);
+    assert!(ran.code == 1 && ran.stderr.contains("no session S9"), "{ran}");
+    let ran = search(&world, &["token", "-n", "1"]);
+    assert!(ran.code == 0 && ran.stderr == "3 events match; `-n` shows more\n", "{ran}");
+    assert_eq!(ran.stdout.matches("azureal show").count(), 1);
+    // Nothing is created for a project without a store.
+    let empty = World::new();
+    let ran = search(&empty, &["token"]);
+    assert!(ran.code == 0 && !empty.path("p/.azureal").exists(), "{ran}");
+}
+
+#[test]
+fn the_index_is_private_and_is_made_again() {
+    let world = world();
+    let index = world.path("p/.git/azureal/search/words.sqlite");
+    let count = |world: &World| found(world, &["token"]).len();
+    assert_eq!(count(&world), 3);
+    assert_eq!(fs::metadata(&index).unwrap().permissions().mode() & 0o777, 0o600);
+    fs::write(&index, "damaged").unwrap();
+    assert_eq!(count(&world), 3);
+    assert!(fs::metadata(&index).unwrap().len() > 4096);
+    // The next turn, a deletion and a purge.
+    world.session("later", &[user("one more token")]);
+    assert_eq!(count(&world), 4);
+    assert_eq!(world.run(&["rm", "S1", "--yes"]).code, 0);
+    assert_eq!(count(&world), 2);
+    assert_eq!(world.run(&["purge", "--yes"]).code, 0);
+    assert!(!index.exists());
+    assert_eq!(found(&world, &["token"]).len(), 0);
+}
+
+#[test]
+fn an_index_that_cannot_be_written_costs_a_warning_and_no_hit() {
+    let world = world();
+    let folder = world.path("p/.git/azureal/search");
+    fs::write(&folder, "in its place").unwrap();
+    let ran = search(&world, &["token", "--json"]);
+    assert_eq!((ran.code, ran.json()["total"].as_u64()), (0, Some(3)), "{ran}");
+    assert!(
+        ran.stderr.contains("warning: the search index cannot be used, so all events were read"),
+        "{ran}"
+    );
+}
+
+#[test]
+fn the_output_of_turns_is_searched_too() {
+    let world = World::new();
+    let fixtures = "../agents/tests/fixtures/claude/current/multi-tool/stdout.jsonl";
+    let recording = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(fixtures);
+    world.program("claude", &format!("cat > /dev/null\ncat '{}'", recording.display()));
+    let ran = world.ran(world.with_programs(&["run", "-a", "claude", "hi"]).output().unwrap());
+    assert_eq!(ran.code, 0, "{ran}");
+    // The stored result is short.
+    let ran = search(&world, &["logo.png", "--role", "tool"]);
+    assert!(ran.code == 0 && ran.stdout.is_empty(), "{ran}");
+    let ran = search(&world, &["logo.png", "--role", "tool", "--full", "--json"]);
+    let hit = &ran.json()["hits"][0];
+    assert_eq!((hit["tool"].as_str(), ran.code), (Some("Bash"), 0), "{ran}");
+    let shown = world.run(&["show", "S1", "--seq", &hit["seq"].to_string(), "--full"]).quiet();
+    assert!(shown.contains("logo.png"), "{shown}");
+}

@@ -1,0 +1,747 @@
+//! Imports sessions that agents' programs keep themselves, turn by turn.
+//!
+//! The ledger of an imported session is a mark in the store, `native:<agent>:<id>`: the number of turns that were read, the
+//! last of them, and the size and time of the source. It is set in the transaction that adds the turns. So a second import
+//! of the same source reads nothing, and one of a source that has grown adds the turns that are new. Turns are known by the agent's
+//! own ids, not by their events: the events may differ when a later version reads the same turn.
+//!
+//! | in the store, since the last import | in the source | result |
+//! |---|---|---|
+//! | – | unchanged | nothing |
+//! | nothing was added | has grown | the new turns are appended |
+//! | events were added | has grown | a fork of the session at the end of the import gets the new turns |
+//! | the session was cleared | any | the turns are added again |
+//! | any | the last imported turn is gone: the user went back in the program | another session with all turns, `forked_from` the first |
+//!
+//! An imported session has a UUID that follows from the agent and its id. Without a mark, the session of that UUID is
+//! continued after its last turn of the source.
+
+use std::collections::{HashSet, VecDeque};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use azureal_agents::native::{
+    NativeError, NativeHead, NativeHome, NativeProblem, NativeSession, NativeTurn, NativeTurns,
+};
+use azureal_core::{
+    Compaction, Event, EventRange, ListQuery, NewEvent, NewMark, NewSession, NewTurn, Seq, SessionId,
+    SessionStore, StoreError, TIMESTAMP_FORMAT, Tokens, Uuid, check_name, counted, each_page,
+    to_visible_json,
+};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::ImportError;
+use super::import_session::{free_name, unless_changed};
+
+/// The number of attempts on a session that other processes keep changing.
+const ATTEMPTS: usize = 8;
+/// The number of events and of bytes that end a piece, which is stored in one transaction.
+const PIECE_EVENTS: usize = 4096;
+const PIECE_BYTES: usize = 8 << 20;
+/// The time after its last change in which a turn without an end counts as running.
+const MAY_RUN: Duration = Duration::from_secs(10 * 60);
+/// The number of problems of a session that are reported one by one.
+const MOST_PROBLEMS: usize = 100;
+
+/// A session of an agent's program.
+#[derive(Clone, Copy)]
+pub struct NativeCandidate<'a> {
+    /// The agent.
+    pub agent: &'static str,
+    /// The home of the session.
+    pub home: &'a dyn NativeHome,
+    /// The session.
+    pub session: &'a NativeSession,
+    /// Its head.
+    pub head: &'a NativeHead,
+}
+
+/// The import of native sessions into a store.
+pub struct NativeImport<'a> {
+    /// The store.
+    pub store: &'a dyn SessionStore,
+    /// The runs that the store has: sessions of these are not imported.
+    pub runs: &'a StoredRuns,
+    /// Whether the import only says what it would do.
+    pub is_dry: bool,
+    /// The time of the import.
+    pub now: SystemTime,
+}
+
+/// The result of the import of a native session.
+#[derive(Debug)]
+pub struct NativeImported {
+    /// The result.
+    pub outcome: NativeOutcome,
+    /// The place of the new events in the session.
+    pub range: Option<(Seq, Seq)>,
+    /// The size of the source at the last import; 0 if there was none.
+    pub read_before: u64,
+    /// The parts that could not be imported.
+    pub problems: Vec<NativeProblem>,
+    /// The number of further ones.
+    pub further_problems: u64,
+    /// Whether the last turn was left out, because it seems to run.
+    pub is_running: bool,
+    /// The number of turns that were left out, because azureal ran them.
+    pub ours: u64,
+}
+
+/// What became of a native session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NativeOutcome {
+    /// A new session. In a dry run it has no number.
+    New {
+        /// The session in the store.
+        id: Option<SessionId>,
+        /// Its turns.
+        turns: u64,
+        /// Its events.
+        events: u64,
+    },
+    /// New turns of a session that was imported before.
+    Continued {
+        /// The session in the store.
+        id: SessionId,
+        /// The new turns.
+        turns: u64,
+        /// The new events.
+        events: u64,
+    },
+    /// New turns of a session that was continued here too, or whose user went back in the program: they are in another session.
+    Forked {
+        /// The session in the store; `None` in a dry run.
+        id: Option<SessionId>,
+        /// The session that was imported before.
+        from: SessionId,
+        /// The new turns.
+        turns: u64,
+        /// The new events.
+        events: u64,
+    },
+    /// There is nothing new.
+    Unchanged {
+        /// The session in the store.
+        id: SessionId,
+    },
+    /// It is not imported.
+    LeftOut(LeftOut),
+}
+
+impl NativeOutcome {
+    /// Returns the session in the store; `None` if it is left out, or new in a dry run.
+    pub fn session(self) -> Option<SessionId> {
+        match self {
+            Self::New { id, .. } | Self::Forked { id, .. } => id,
+            Self::Continued { id, .. } | Self::Unchanged { id } => Some(id),
+            Self::LeftOut(_) => None,
+        }
+    }
+
+    /// Returns the number of turns and events that are new in the store.
+    pub fn added(self) -> (u64, u64) {
+        match self {
+            Self::New { turns, events, .. }
+            | Self::Continued { turns, events, .. }
+            | Self::Forked { turns, events, .. } => (turns, events),
+            Self::Unchanged { .. } | Self::LeftOut(_) => (0, 0),
+        }
+    }
+}
+
+/// The reason why a native session is not imported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeftOut {
+    /// Azureal ran it: the store has it, or another store of azureal.
+    Ours,
+    /// It is the work of a subagent, which belongs to another session.
+    Subagent,
+    /// It has no turn.
+    Empty,
+    /// Its only turn seems to run.
+    Running,
+}
+
+impl LeftOut {
+    /// Returns the reason, for people.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Ours => "azureal ran it",
+            Self::Subagent => "it is the work of a subagent",
+            Self::Empty => "it has no turn",
+            Self::Running => "its turn seems to run",
+        }
+    }
+}
+
+/// The agents' own ids of the runs that a store has, from turns that azureal ran.
+#[derive(Debug, Default)]
+pub struct StoredRuns(HashSet<String>);
+
+impl StoredRuns {
+    /// Reads the runs of a store. Reads all events of sessions that were not imported.
+    pub async fn of(store: &dyn SessionStore) -> Result<Self, StoreError> {
+        let mut runs = HashSet::new();
+        for record in store.list(&ListQuery::default()).await? {
+            if record.uuid.is_some_and(is_derived) {
+                continue;
+            }
+            let read = each_page(store, record.id, EventRange::All, |page| {
+                for stored in page.iter().filter(|stored| stored.kind == "Init") {
+                    if let Ok(Event::Init(init)) = stored.event() {
+                        runs.extend(init.agent_session);
+                    }
+                }
+                Ok::<(), StoreError>(())
+            });
+            match read.await {
+                // Another process deleted it.
+                Err(StoreError::NoSuchSession(_)) => {}
+                read => read?,
+            }
+        }
+        Ok(Self(runs))
+    }
+
+    /// Returns whether the store has a run.
+    pub fn contains(&self, run: &str) -> bool {
+        self.0.contains(run)
+    }
+}
+
+/// The note of the mark of an imported session.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+struct Ledger {
+    /// The number of turns that were read.
+    turns: u64,
+    /// The last one.
+    last: LastTurn,
+    /// The number of events that the session had then.
+    events: u64,
+    /// The size of the source, and the time of its last change in milliseconds.
+    size: u64,
+    changed: u64,
+}
+
+/// The last turn that was imported.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+struct LastTurn {
+    /// Its id; empty if it is not known.
+    id: String,
+    /// The number of its events without its end.
+    events: usize,
+    /// Its tokens: input, output, read from and written to the cache.
+    tokens: [u64; 4],
+}
+
+impl LastTurn {
+    fn of(turn: &NativeTurn) -> Self {
+        // A turn without an end has an error that says so, which is not there any more if it goes on.
+        let end = match turn.events.as_slice() {
+            [.., Event::Error(_), Event::Complete(_)] if turn.is_open => 2,
+            _ => 1,
+        };
+        let usage = turn.events.iter().rev().find_map(|event| match event {
+            Event::Complete(complete) => complete.usage,
+            _ => None,
+        });
+        let Tokens { input, output, cache_read, cache_write } = usage.unwrap_or_default().into();
+        let tokens = [input, output, cache_read, cache_write];
+        Self { id: turn.id.clone(), events: turn.events.len().saturating_sub(end), tokens }
+    }
+
+    fn tokens(&self) -> Tokens {
+        let [input, output, cache_read, cache_write] = self.tokens;
+        Tokens { input, output, cache_read, cache_write }
+    }
+}
+
+impl Ledger {
+    /// Returns whether the source is as it was.
+    fn is_of(&self, session: &NativeSession) -> bool {
+        self.size == session.size && self.changed == milliseconds(session.changed) && self.changed > 0
+    }
+}
+
+fn milliseconds(time: Option<SystemTime>) -> u64 {
+    let since = time.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl NativeImport<'_> {
+    /// Imports a session, or what is new of it. `worktree` is the worktree that it belongs to.
+    pub async fn import(
+        &self,
+        candidate: NativeCandidate<'_>,
+        worktree: &str,
+    ) -> Result<NativeImported, ImportError> {
+        if candidate.head.is_subagent {
+            return Ok(NativeImported::left_out(LeftOut::Subagent));
+        }
+        for _ in 0..ATTEMPTS {
+            if let Some(imported) = self.attempt(candidate, worktree).await? {
+                return Ok(imported);
+            }
+        }
+        Err(ImportError::KeepsChanging { session: candidate.session.path.display().to_string() })
+    }
+
+    /// Imports a session; `None` if another process changed it in between.
+    async fn attempt(
+        &self,
+        candidate: NativeCandidate<'_>,
+        worktree: &str,
+    ) -> Result<Option<NativeImported>, ImportError> {
+        let mark = format!("native:{}:{}", candidate.agent, candidate.head.id);
+        let Some((id, ledger)) = self.known(candidate, &mark).await? else {
+            if candidate.head.is_headless && self.runs.contains(&candidate.head.id) {
+                return Ok(Some(NativeImported::left_out(LeftOut::Ours)));
+            }
+            let reader = Reader::new(candidate, self.now)?;
+            let new = self.new_session(candidate, worktree, reader.title(), None).await?;
+            return Task { import: self, candidate, mark, reader }.create(new, None).await;
+        };
+        let events = self.store.get(id).await?.counts.events;
+        let is_cleared = events < ledger.events;
+        if ledger.is_of(candidate.session) && !is_cleared {
+            return Ok(Some(NativeImported::of(NativeOutcome::Unchanged { id }, ledger.size)));
+        }
+        let mut reader = Reader::new(candidate, self.now)?;
+        if is_cleared {
+            let target = Target { id, last: Seq(events), from: None, read_before: 0 };
+            return Task { import: self, candidate, mark, reader }.append(target).await;
+        }
+        if !reader.skip(&ledger)? {
+            let reader = Reader::new(candidate, self.now)?;
+            let record = self.store.get(id).await?;
+            let new = self.new_session(candidate, worktree, reader.title(), record.uuid).await?;
+            if !self.is_dry {
+                self.store.remove_mark(&mark).await?;
+            }
+            return Task { import: self, candidate, mark, reader }.create(new, Some(id)).await;
+        }
+        let from = (events > ledger.events).then_some(id);
+        let target = Target { id, last: Seq(ledger.events), from, read_before: ledger.size };
+        Task { import: self, candidate, mark, reader }.append(target).await
+    }
+
+    /// Finds the session of an earlier import, with its ledger.
+    async fn known(
+        &self,
+        candidate: NativeCandidate<'_>,
+        mark: &str,
+    ) -> Result<Option<(SessionId, Ledger)>, ImportError> {
+        if let Some(found) = self.store.mark(mark).await? {
+            let ledger = serde_json::from_str::<Ledger>(&found.note).ok();
+            match (self.store.get(found.session).await, ledger) {
+                (Ok(_), Some(ledger)) => return Ok(Some((found.session, ledger))),
+                (Err(StoreError::NoSuchSession(_)), _) | (Ok(_), None) => {
+                    // A program that does not know marks has deleted the session.
+                    if !self.is_dry {
+                        self.store.remove_mark(mark).await?;
+                    }
+                }
+                (Err(error), _) => return Err(error.into()),
+            }
+        }
+        let uuid = derived_uuid(candidate.agent, &candidate.head.id);
+        let Some(id) = self.store.find_uuid(uuid).await? else { return Ok(None) };
+        // It came by another store. The turns of the source are those that name it.
+        let (mut ledger, mut is_of_source) = (Ledger::default(), false);
+        each_page(self.store, id, EventRange::All, |page| {
+            for stored in &page {
+                match stored.event() {
+                    Ok(Event::Init(init)) => {
+                        is_of_source = init.agent_session.as_deref() == Some(candidate.head.id.as_str());
+                    }
+                    Ok(Event::Complete(_)) if is_of_source => {
+                        ledger.turns += 1;
+                        ledger.events = stored.seq.0;
+                    }
+                    _ => {}
+                }
+            }
+            Ok::<(), StoreError>(())
+        })
+        .await?;
+        Ok(Some((id, ledger)))
+    }
+
+    async fn new_session(
+        &self,
+        candidate: NativeCandidate<'_>,
+        worktree: &str,
+        title: Option<String>,
+        forked_from: Option<Uuid>,
+    ) -> Result<NewSession, ImportError> {
+        let head = candidate.head;
+        let title = title.or_else(|| head.title.clone()).filter(|title| check_name(title).is_ok());
+        let name = match title {
+            Some(title) => Some(free_name(self.store, &title).await?),
+            None => None,
+        };
+        Ok(NewSession {
+            name,
+            worktree: worktree.to_owned(),
+            created_at: head.started.map(stored_time),
+            // Another log has the derived one.
+            uuid: forked_from.is_none().then(|| derived_uuid(candidate.agent, &head.id)),
+            forked_from,
+        })
+    }
+}
+
+/// The session that turns are added to.
+#[derive(Clone, Copy)]
+struct Target {
+    id: SessionId,
+    /// Its last event, or the one that a fork ends with.
+    last: Seq,
+    /// The session to fork.
+    from: Option<SessionId>,
+    read_before: u64,
+}
+
+/// The import of one session, from a reader.
+struct Task<'a> {
+    import: &'a NativeImport<'a>,
+    candidate: NativeCandidate<'a>,
+    mark: String,
+    reader: Reader,
+}
+
+impl Task<'_> {
+    /// Creates a session of all turns. `from` is an earlier one that they do not continue.
+    async fn create(
+        mut self,
+        new: NewSession,
+        from: Option<SessionId>,
+    ) -> Result<Option<NativeImported>, ImportError> {
+        let store = self.import.store;
+        let Some(piece) = self.reader.piece()? else { return Ok(Some(self.reader.nothing())) };
+        let (mut turns, mut events) = (piece.turns, piece.events.len() as u64);
+        let outcome = |id, turns, events| match from {
+            Some(from) => NativeOutcome::Forked { id, from, turns, events },
+            None => NativeOutcome::New { id, turns, events },
+        };
+        if self.import.is_dry {
+            while let Some(piece) = self.reader.piece()? {
+                turns += piece.turns;
+                events += piece.events.len() as u64;
+            }
+            return Ok(Some(self.reader.finished(outcome(None, turns, events), None, 0)));
+        }
+        let (turn, summaries) = self.turn(piece, Seq::START)?;
+        let created = store.create_with(new, turn, summaries).await;
+        let Some(id) = unless_changed(created)? else { return Ok(None) };
+        let mut last = Seq(events);
+        while let Some(piece) = self.reader.piece()? {
+            turns += piece.turns;
+            let Some(end) = self.add(id, piece, last).await? else { return Ok(None) };
+            events += end.0 - last.0;
+            last = end;
+        }
+        let range = Some((Seq(1), last));
+        Ok(Some(self.reader.finished(outcome(Some(id), turns, events), range, 0)))
+    }
+
+    /// Appends the turns that are left, to the session or to a fork of it.
+    async fn append(mut self, target: Target) -> Result<Option<NativeImported>, ImportError> {
+        let Target { mut id, last: begun, from, read_before } = target;
+        let (mut turns, mut events, mut last) = (0, 0, begun);
+        let mut is_first = true;
+        while let Some(piece) = self.reader.piece()? {
+            turns += piece.turns;
+            events += piece.events.len() as u64;
+            if self.import.is_dry {
+                continue;
+            }
+            if let Some(from) = from.filter(|_| is_first) {
+                let record = self.import.store.get(from).await?;
+                let name = match record.has_own_name() {
+                    true => Some(free_name(self.import.store, &record.name).await?),
+                    false => None,
+                };
+                let new = NewSession { name, worktree: record.worktree, ..NewSession::default() };
+                let Some(fork) = unless_changed(self.import.store.fork(from, begun, new).await)? else {
+                    return Ok(None);
+                };
+                id = fork;
+            }
+            is_first = false;
+            let Some(end) = self.add(id, piece, last).await? else { return Ok(None) };
+            last = end;
+        }
+        if events == 0 {
+            // The source has changed, and has nothing new: the next import need not read it.
+            if !self.import.is_dry && !self.reader.is_running {
+                let ledger = self.reader.ledger(self.candidate.session, begun.0);
+                let turn = NewTurn { mark: Some(self.new_mark(&ledger)?), ..NewTurn::default() };
+                unless_changed(self.import.store.append(id, turn).await)?;
+            }
+            return Ok(Some(self.reader.finished(NativeOutcome::Unchanged { id }, None, read_before)));
+        }
+        let dry = self.import.is_dry;
+        let outcome = match from {
+            Some(from) => NativeOutcome::Forked { id: (!dry).then_some(id), from, turns, events },
+            None => NativeOutcome::Continued { id, turns, events },
+        };
+        let range = (!dry).then_some((begun.next(), last));
+        Ok(Some(self.reader.finished(outcome, range, read_before)))
+    }
+
+    /// Appends a piece, and returns the new end; `None` if another process changed the session.
+    async fn add(&self, id: SessionId, piece: Piece, last: Seq) -> Result<Option<Seq>, ImportError> {
+        let (turn, summaries) = self.turn(piece, last)?;
+        let appended = self.import.store.append(id, NewTurn { after: Some(last), ..turn }).await;
+        let Some(appended) = unless_changed(appended)? else { return Ok(None) };
+        for summary in summaries {
+            unless_changed(self.import.store.add_compaction(id, &summary).await)?;
+        }
+        Ok(Some(appended.last))
+    }
+
+    /// Returns a piece as a turn with the mark of the resulting state, and its summaries.
+    fn turn(&self, piece: Piece, last: Seq) -> Result<(NewTurn, Vec<Compaction>), ImportError> {
+        let Piece { events, tokens, summaries, happened_at, .. } = piece;
+        let ledger = self.reader.ledger(self.candidate.session, last.0 + events.len() as u64);
+        let turn = NewTurn {
+            events,
+            tokens,
+            mark: Some(self.new_mark(&ledger)?),
+            happened_at: happened_at.map(stored_time),
+            ..NewTurn::default()
+        };
+        let summary = |(after, text): (usize, String)| Compaction {
+            writer: Some(self.candidate.agent.to_owned()),
+            ..Compaction::new(Seq(last.0 + after as u64), text)
+        };
+        // One that covers nothing is none.
+        let summaries = summaries.into_iter().map(summary).filter(|summary| summary.after_seq > Seq::START);
+        Ok((turn, summaries.collect()))
+    }
+
+    fn new_mark(&self, ledger: &Ledger) -> Result<NewMark, ImportError> {
+        Ok(NewMark { name: self.mark.clone(), note: to_visible_json(ledger)? })
+    }
+}
+
+/// Events that are stored in one transaction.
+#[derive(Default)]
+struct Piece {
+    events: Vec<NewEvent>,
+    turns: u64,
+    tokens: Tokens,
+    /// The time of the last turn.
+    happened_at: Option<Timestamp>,
+    /// Summaries, each with the number of events of the piece that it covers.
+    summaries: Vec<(usize, String)>,
+}
+
+/// Reads the turns of a session in pieces.
+struct Reader {
+    turns: Box<dyn NativeTurns>,
+    /// The turns that were read ahead.
+    ahead: VecDeque<NativeTurn>,
+    may_run: bool,
+    /// The number of turns that were taken, and the last one of them.
+    read: u64,
+    last: LastTurn,
+    /// The part of the next turn that was imported before.
+    before: Option<LastTurn>,
+    is_running: bool,
+    ours: u64,
+    problems: Vec<NativeProblem>,
+    further_problems: u64,
+}
+
+impl Reader {
+    fn new(candidate: NativeCandidate<'_>, now: SystemTime) -> Result<Self, ImportError> {
+        let changed = candidate.session.changed;
+        let age = changed.and_then(|changed| now.duration_since(changed).ok());
+        let mut reader = Self {
+            turns: candidate.home.turns(candidate.session)?,
+            ahead: VecDeque::new(),
+            // A source whose time is in the future was changed just now.
+            may_run: changed.is_some() && age.is_none_or(|age| age < MAY_RUN),
+            read: 0,
+            last: LastTurn::default(),
+            before: None,
+            is_running: false,
+            ours: 0,
+            problems: Vec::new(),
+            further_problems: 0,
+        };
+        reader.read_ahead(1)?;
+        Ok(reader)
+    }
+
+    fn title(&self) -> Option<String> {
+        self.turns.title().map(str::to_owned)
+    }
+
+    /// Reads turns, and takes their problems, until so many are ahead.
+    fn read_ahead(&mut self, count: usize) -> Result<(), NativeError> {
+        while self.ahead.len() < count {
+            let Some(mut turn) = self.turns.next_turn()? else { break };
+            for problem in std::mem::take(&mut turn.problems) {
+                if self.problems.len() < MOST_PROBLEMS {
+                    self.problems.push(problem);
+                } else {
+                    self.further_problems += 1;
+                }
+            }
+            if !turn.events.is_empty() {
+                self.ahead.push_back(turn);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the next turn; `None` at the end, or if it seems to run.
+    fn take(&mut self) -> Result<Option<NativeTurn>, NativeError> {
+        self.read_ahead(2)?;
+        let is_last = self.ahead.len() == 1;
+        if is_last && self.may_run && self.ahead.front().is_some_and(|turn| turn.is_open) {
+            self.is_running = true;
+            return Ok(None);
+        }
+        let Some(turn) = self.ahead.pop_front() else { return Ok(None) };
+        self.read += 1;
+        self.last = LastTurn::of(&turn);
+        Ok(Some(turn))
+    }
+
+    /// Skips the turns of the ledger. Events that the last of them got since stay. `false` if that turn is not at its place.
+    fn skip(&mut self, ledger: &Ledger) -> Result<bool, NativeError> {
+        while self.read < ledger.turns {
+            let Some(turn) = self.take()? else {
+                // The last one runs again.
+                return Ok(self.is_running && self.read + 1 == ledger.turns);
+            };
+            if self.read < ledger.turns {
+                continue;
+            }
+            let known = &ledger.last;
+            if !known.id.is_empty() && turn.id != known.id {
+                return Ok(false);
+            }
+            // The end of the turn was stored. If it has more events now, these follow, with their own end.
+            if !known.id.is_empty() && self.last.events > known.events && !turn.is_ours {
+                self.read -= 1;
+                self.before = Some(known.clone());
+                self.ahead.push_front(turn);
+                break;
+            }
+        }
+        // What was imported before is not reported again.
+        self.problems.clear();
+        self.further_problems = 0;
+        Ok(true)
+    }
+
+    /// Returns the next events to store; `None` at the end.
+    fn piece(&mut self) -> Result<Option<Piece>, NativeError> {
+        let mut piece = Piece::default();
+        let mut bytes = 0;
+        while piece.events.len() < PIECE_EVENTS && bytes < PIECE_BYTES {
+            let Some(turn) = self.take()? else { break };
+            if turn.is_ours {
+                self.ours += 1;
+                continue;
+            }
+            let before = self.before.take().unwrap_or_default();
+            piece.turns += 1;
+            piece.tokens = piece.tokens + self.last.tokens().saturating_sub(before.tokens());
+            piece.happened_at = turn.started.or(piece.happened_at);
+            bytes += turn.size;
+            let begun = piece.events.len();
+            let new = turn.summaries.into_iter().filter(|summary| summary.after > before.events);
+            piece.summaries.extend(new.map(|summary| (begun + summary.after - before.events, summary.text)));
+            piece.events.extend(turn.events.into_iter().skip(before.events).map(NewEvent::from));
+        }
+        Ok((!piece.events.is_empty()).then_some(piece))
+    }
+
+    /// Returns the ledger of what was read so far.
+    fn ledger(&self, session: &NativeSession, events: u64) -> Ledger {
+        // Until everything is read, the next import has to look at the source.
+        let is_whole = self.ahead.is_empty() && !self.is_running;
+        Ledger {
+            turns: self.read,
+            last: self.last.clone(),
+            events,
+            size: if is_whole { session.size } else { 0 },
+            changed: if is_whole { milliseconds(session.changed) } else { 0 },
+        }
+    }
+
+    /// Returns the result for a session without any turn to import.
+    fn nothing(self) -> NativeImported {
+        let why = match () {
+            () if self.is_running => LeftOut::Running,
+            () if self.ours > 0 => LeftOut::Ours,
+            () => LeftOut::Empty,
+        };
+        self.finished(NativeOutcome::LeftOut(why), None, 0)
+    }
+
+    fn finished(self, outcome: NativeOutcome, range: Option<(Seq, Seq)>, read_before: u64) -> NativeImported {
+        let Self { problems, further_problems, is_running, ours, .. } = self;
+        NativeImported { outcome, range, read_before, problems, further_problems, is_running, ours }
+    }
+}
+
+impl NativeImported {
+    /// Returns what could not be imported, one text for each part.
+    pub fn messages(&self) -> Vec<String> {
+        let mut messages: Vec<String> = self.problems.iter().map(ToString::to_string).collect();
+        if self.further_problems > 0 {
+            messages.push(format!("{} more parts were left out", self.further_problems));
+        }
+        if self.is_running && !matches!(self.outcome, NativeOutcome::LeftOut(_)) {
+            messages.push("its last turn was left out: it seems to run; the next import adds it".to_owned());
+        }
+        if self.ours > 0 && !matches!(self.outcome, NativeOutcome::LeftOut(_)) {
+            let turns = counted(self.ours, "turn");
+            messages.push(format!("{turns} left out: azureal ran them"));
+        }
+        messages
+    }
+
+    fn of(outcome: NativeOutcome, read_before: u64) -> Self {
+        let (problems, further_problems) = (Vec::new(), 0);
+        Self { outcome, range: None, read_before, problems, further_problems, is_running: false, ours: 0 }
+    }
+
+    fn left_out(why: LeftOut) -> Self {
+        Self::of(NativeOutcome::LeftOut(why), 0)
+    }
+}
+
+/// Returns the UUID of an imported session: of version 8, from the agent and its id.
+fn derived_uuid(agent: &str, id: &str) -> Uuid {
+    let mut hasher = blake3::Hasher::new_derive_key("azureal imported session");
+    hasher.update(agent.as_bytes());
+    hasher.update(&[0]);
+    hasher.update(id.as_bytes());
+    let hash = hasher.finalize();
+    let mut bytes = [0; 16];
+    bytes.iter_mut().zip(hash.as_bytes()).for_each(|(byte, hashed)| *byte = *hashed);
+    bytes[6] = bytes[6] & 0x0f | 0x80;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    Uuid::from_bytes(bytes)
+}
+
+fn is_derived(uuid: Uuid) -> bool {
+    uuid.get_version_num() == 8
+}
+
+fn stored_time(time: Timestamp) -> String {
+    time.strftime(TIMESTAMP_FORMAT).to_string()
+}
+
+#[cfg(test)]
+mod tests;

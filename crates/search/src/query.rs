@@ -1,0 +1,367 @@
+//! What is searched for, and whether a text has it.
+
+use std::ops::Range;
+
+use memchr::memmem;
+use regex::{Regex, RegexBuilder};
+
+use crate::tokens::{placed_words, tokens, words};
+
+/// The longest text of a query, in bytes.
+const LONGEST_QUERY: usize = 4096;
+/// The most words, phrases and prefixes of a query.
+const MOST_CLAUSES: usize = 64;
+/// The most memory that a compiled pattern takes, in bytes.
+const LARGEST_PATTERN: usize = 4 << 20;
+
+/// The reason why a text cannot be searched for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum QueryError {
+    /// It has no word.
+    #[error("there is no word to search for")]
+    NoWord,
+    /// It is too long.
+    #[error(
+        "the text to search for is longer than {LONGEST_QUERY} bytes, or has more than {MOST_CLAUSES} words"
+    )]
+    TooLong,
+    /// It is not a regular expression.
+    #[error("{0}")]
+    Pattern(String),
+}
+
+/// A query: what an event must have.
+#[derive(Debug, Clone)]
+pub enum Query {
+    /// All of these words, phrases and prefixes.
+    Words(Vec<Clause>),
+    /// A match of this regular expression.
+    Pattern(Regex),
+}
+
+/// A word, a phrase or a prefix: tokens that follow each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Clause {
+    /// The tokens; at least one.
+    pub tokens: Vec<String>,
+    /// Whether the last token is the beginning of one.
+    pub is_prefix: bool,
+    /// The tokens as [`tokens`] writes them in a text.
+    needle: String,
+}
+
+impl Clause {
+    /// Creates a clause; `None` without tokens.
+    fn new(text: &str, is_prefix: bool) -> Option<Self> {
+        let tokens = words(text);
+        if tokens.is_empty() {
+            return None;
+        }
+        let end = if is_prefix { "" } else { " " };
+        let needle = format!(" {}{end}", tokens.join(" "));
+        Some(Self { tokens, is_prefix, needle })
+    }
+
+    /// Returns the places in a list of tokens where it matches.
+    fn places<'a>(&'a self, tokens: &'a [&'a str]) -> impl Iterator<Item = usize> + 'a {
+        let last = self.tokens.len().saturating_sub(1);
+        tokens.windows(self.tokens.len()).enumerate().filter_map(move |(place, window)| {
+            let mut pairs = window.iter().zip(&self.tokens).enumerate();
+            let is_here = pairs.all(|(index, (found, wanted))| match self.is_prefix && index == last {
+                true => found.starts_with(wanted.as_str()),
+                false => found == wanted,
+            });
+            is_here.then_some(place)
+        })
+    }
+}
+
+impl Query {
+    /// Reads a query: words, `"phrases"`, and prefixes as `word*`. A word with punctuation inside, such as a path, is a phrase.
+    ///
+    /// ```
+    /// use azureal_search::Query;
+    ///
+    /// let query = Query::words("token \"lock row\" find_for*").unwrap();
+    /// assert!(query.matches("find_for_update: lock row, then the TOKEN"));
+    /// assert!(!query.matches("the token locks a row: find_for_update"));
+    /// assert!(Query::words("->").is_err());
+    /// ```
+    pub fn words(text: &str) -> Result<Self, QueryError> {
+        if text.len() > LONGEST_QUERY {
+            return Err(QueryError::TooLong);
+        }
+        let mut clauses = Vec::new();
+        let mut rest = text.trim_start();
+        while !rest.is_empty() {
+            let piece;
+            if let Some(quoted) = rest.strip_prefix('"') {
+                (piece, rest) = quoted.split_once('"').unwrap_or((quoted, ""));
+            } else {
+                let end = rest.find(|c: char| c.is_whitespace() || c == '"').unwrap_or(rest.len());
+                (piece, rest) = rest.split_at(end);
+            }
+            let is_prefix = match rest.strip_prefix('*') {
+                Some(after) => {
+                    rest = after;
+                    true
+                }
+                None => piece.ends_with('*'),
+            };
+            clauses.extend(Clause::new(piece, is_prefix).filter(|clause| !clauses.contains(clause)));
+            rest = rest.trim_start();
+        }
+        match clauses.len() {
+            0 => Err(QueryError::NoWord),
+            count if count > MOST_CLAUSES => Err(QueryError::TooLong),
+            _ => Ok(Self::Words(clauses)),
+        }
+    }
+
+    /// Reads a query of somebody who is still typing: the last word is the beginning of one, if it has three characters or more.
+    pub fn typed(text: &str) -> Result<Self, QueryError> {
+        let query = Self::words(text)?;
+        let is_open = text.matches('"').count().is_multiple_of(2)
+            && text.chars().last().is_some_and(char::is_alphanumeric);
+        match query {
+            Self::Words(mut clauses) if is_open => {
+                if let Some(last) = clauses.last_mut()
+                    && !last.is_prefix
+                    && last.tokens.last().is_some_and(|token| token.chars().count() >= 3)
+                {
+                    last.is_prefix = true;
+                    last.needle.pop();
+                }
+                Ok(Self::Words(clauses))
+            }
+            query => Ok(query),
+        }
+    }
+
+    /// Reads a regular expression.
+    pub fn pattern(text: &str) -> Result<Self, QueryError> {
+        if text.len() > LONGEST_QUERY {
+            return Err(QueryError::TooLong);
+        }
+        if text.is_empty() {
+            return Err(QueryError::NoWord);
+        }
+        let regex = RegexBuilder::new(text).size_limit(LARGEST_PATTERN).build();
+        regex.map(Self::Pattern).map_err(|error| QueryError::Pattern(error.to_string()))
+    }
+
+    /// Returns whether a text matches: the definition of every search.
+    pub fn matches(&self, text: &str) -> bool {
+        match self {
+            Self::Words(clauses) => {
+                let tokens = tokens(text);
+                clauses
+                    .iter()
+                    .all(|clause| memmem::find(tokens.as_bytes(), clause.needle.as_bytes()).is_some())
+            }
+            Self::Pattern(regex) => regex.is_match(text),
+        }
+    }
+
+    /// Returns the number of times that each clause is in a text, and the number of tokens of the text.
+    pub(crate) fn counts(&self, text: &str) -> (Vec<u32>, usize) {
+        match self {
+            Self::Words(clauses) => {
+                let tokens = tokens(text);
+                let count = |clause: &Clause| {
+                    u32::try_from(memmem::find_iter(tokens.as_bytes(), clause.needle.trim_end()).count())
+                        .unwrap_or(u32::MAX)
+                };
+                (clauses.iter().map(count).collect(), tokens.split(' ').count())
+            }
+            Self::Pattern(regex) => {
+                let count = u32::try_from(regex.find_iter(text).take(1_000).count()).unwrap_or(u32::MAX);
+                (vec![count], text.len() / 6)
+            }
+        }
+    }
+
+    /// Returns the places of a text that match, in order and apart from each other, at most so many.
+    pub fn places(&self, text: &str, at_most: usize) -> Vec<Range<usize>> {
+        let mut places = match self {
+            Self::Words(clauses) => places_of(clauses, text),
+            Self::Pattern(regex) => {
+                let found =
+                    regex.find_iter(text).map(|found| found.range()).filter(|range| !range.is_empty());
+                return found.take(at_most).collect();
+            }
+        };
+        places.sort_by_key(|range| (range.start, range.end));
+        let mut merged: Vec<Range<usize>> = Vec::new();
+        for place in places {
+            let is_full = merged.len() == at_most;
+            match merged.last_mut() {
+                Some(last) if place.start <= last.end => last.end = last.end.max(place.end),
+                _ if is_full => break,
+                _ => merged.push(place),
+            }
+        }
+        merged
+    }
+}
+
+fn places_of(clauses: &[Clause], text: &str) -> Vec<Range<usize>> {
+    let mut places = Vec::new();
+    for words in placed_words(text) {
+        let tokens: Vec<&str> = words.iter().map(|word| word.token.as_str()).collect();
+        for clause in clauses {
+            for first in clause.places(&tokens) {
+                let last = words.get(first + clause.tokens.len() - 1);
+                if let (Some(first), Some(last)) = (words.get(first), last) {
+                    places.push(first.range.start..last.range.end);
+                }
+            }
+        }
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn found(query: &str, text: &str) -> bool {
+        Query::words(query).unwrap().matches(text)
+    }
+
+    #[test]
+    fn words_phrases_and_prefixes() {
+        let text = "Two refreshes race on the token row in src/auth/token.rs: see find_for_update() and HashMap::new, 検索エンジン ✅ v1.2.3";
+        for query in [
+            "token",
+            "RACE row",
+            "row race",
+            "\"token row\"",
+            "refresh*",
+            "\"the tok\"*",
+            "\"the tok*\"",
+            "find_for_update",
+            "find_for*",
+            "update",
+            "src/auth/token.rs",
+            "auth/token",
+            "token.rs",
+            "HashMap",
+            "hashmap",
+            "hash",
+            "\"hash map\"",
+            "hash_map",
+            "HashMap::new",
+            "検索",
+            "索エ",
+            "エンジン",
+            "✅",
+            "1.2",
+            "v1.2",
+            "\"token row",
+            "two \"race on\" find*",
+        ] {
+            assert!(found(query, text), "{query}");
+        }
+        for query in [
+            "tok",
+            "\"row token\"",
+            "race lock",
+            "hashma",
+            "new_hash",
+            "索検",
+            "🎉",
+            "2.1",
+            "mapnew",
+            "\"map new\"",
+        ] {
+            assert!(!found(query, text), "{query}");
+        }
+    }
+
+    #[test]
+    fn a_query_needs_a_word() {
+        for text in ["", "  ", "->", "\"\"", "* \"*\" ()"] {
+            assert_eq!(Query::words(text).unwrap_err(), QueryError::NoWord, "{text}");
+        }
+        assert_eq!(Query::words(&"x ".repeat(3000)).unwrap_err(), QueryError::TooLong);
+        let many: Vec<String> = (0..65).map(|number| format!("w{number}")).collect();
+        assert_eq!(Query::words(&many.join(" ")).unwrap_err(), QueryError::TooLong);
+        assert!(Query::words(&"x ".repeat(1000)).is_ok(), "the same word counts once");
+    }
+
+    #[test]
+    fn the_last_word_of_somebody_who_types_may_be_unfinished() {
+        let found = |query: &str| Query::typed(query).unwrap().matches("the token bucket");
+        assert!(["tok", "the buck", "token bu*", "the token"].into_iter().all(found));
+        assert!(!["to", "tok ", "\"tok\"", "\"token buc", "toc"].into_iter().any(found));
+    }
+
+    #[test]
+    fn a_pattern_is_searched_as_it_is() {
+        let query = Query::pattern(r"tok\w+ (row|bucket)").unwrap();
+        assert!(query.matches("the token row") && !query.matches("the TOKEN row"));
+        assert!(Query::pattern(r"(?i)ROW\b").unwrap().matches("a row"));
+        assert!(matches!(Query::pattern("("), Err(QueryError::Pattern(_))));
+        assert!(matches!(Query::pattern(r"\w{1000}{1000}"), Err(QueryError::Pattern(_))));
+        assert_eq!(Query::pattern("").unwrap_err(), QueryError::NoWord);
+        let places = Query::pattern("a*").unwrap().places("baab", 9);
+        assert_eq!(places.as_slice(), std::slice::from_ref(&(1..3)));
+    }
+
+    #[test]
+    fn matches_have_places() {
+        let text = "a HashMap of maps: hash_map, Map";
+        let places = |query: &str| {
+            let places = Query::words(query).unwrap().places(text, 9);
+            places.into_iter().map(|range| text[range].to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(places("map"), ["Map", "map", "Map"]);
+        assert_eq!(places("hash_map"), ["HashMap", "hash_map"]);
+        assert_eq!(places("map*"), ["Map", "maps", "map", "Map"]);
+        assert_eq!(places("hash map"), ["HashMap", "hash", "map", "Map"]);
+        assert_eq!(places("of_maps a"), ["a", "of maps"]);
+        assert_eq!(Query::words("map").unwrap().places(text, 1).len(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn a_text_is_found_by_each_of_its_words_and_by_all_of_it(text in "[a-zA-Z0-9_ äÄ検索✅./:-]{0,50}") {
+            prop_assume!(Query::words(&text).is_ok());
+            let phrase = format!("\"{text}\"");
+            prop_assert!(found(&phrase, &text));
+            prop_assert!(found(&text, &text));
+            for word in words(&text) {
+                prop_assert!(found(&word, &text), "{word}");
+                let first: String = word.chars().take(1).collect();
+                let prefix = format!("{first}*");
+                prop_assert!(found(&prefix, &text), "{prefix}");
+            }
+        }
+
+        #[test]
+        fn a_match_has_a_place_and_a_place_means_a_match(
+            query in "[abAB_ *\"検]{1,8}",
+            text in "[abAB_ 検]{0,30}",
+        ) {
+            if let Ok(query) = Query::words(&query) {
+                let is_match = query.matches(&text);
+                let places = query.places(&text, 99);
+                prop_assert!(!is_match || !places.is_empty());
+                if let Query::Words(clauses) = &query && clauses.len() == 1 {
+                    prop_assert_eq!(is_match, !places.is_empty(), "{:?}", places);
+                }
+            }
+        }
+
+        #[test]
+        fn any_query_and_any_text_are_taken(query in "\\PC{0,30}", text in "\\PC{0,60}") {
+            if let Ok(query) = Query::words(&query) {
+                let _ = (query.matches(&text), query.places(&text, 9), query.counts(&text));
+            }
+            let _ = Query::typed(&query);
+        }
+    }
+}

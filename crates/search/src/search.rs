@@ -1,0 +1,493 @@
+//! A search: by an index as far as there is one, by reading the events else.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use azureal_core::{
+    EventSource, IndexHit, IndexPhrase, IndexQuery, ListQuery, PAGE_EVENTS, Page, Redactor, SearchIndex, Seq,
+    SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, WorktreeFilter, async_trait,
+};
+
+use futures_util::future::join_all;
+
+use crate::agents::Agents;
+use crate::catch_up::{Progress, catch_up};
+use crate::file_index::is_stopped;
+use crate::query::Query;
+use crate::rank::{Statistics, rank};
+use crate::snippet::Snippet;
+use crate::text::{SearchRole, SearchedText, searched_text};
+use crate::time::seconds_of;
+
+/// The most events that are ranked: the newest ones of those that match.
+const MOST_RANKED: usize = 5_000;
+
+/// The number of events that are read at once.
+const AT_ONCE: usize = 16;
+
+/// Conditions beside the query. All must hold.
+#[derive(Debug, Clone, Default)]
+pub struct Filters {
+    /// One of these roles; all if empty.
+    pub roles: Vec<SearchRole>,
+    /// One of these tools, whatever their case; all if empty.
+    pub tools: Vec<String>,
+    /// One of these agents, whatever their case; all if empty.
+    pub agents: Vec<String>,
+    /// One of these sessions; all if `None`.
+    pub sessions: Option<Vec<SessionId>>,
+    /// Not this session.
+    pub without: Option<SessionId>,
+    /// Sessions of this worktree.
+    pub worktree: Option<WorktreeFilter>,
+    /// Sessions that were active at this time or later, in seconds since 1970.
+    pub since: Option<i64>,
+}
+
+impl Filters {
+    fn takes_session(&self, record: &SessionRecord) -> bool {
+        self.sessions.as_ref().is_none_or(|sessions| sessions.contains(&record.id))
+            && self.without != Some(record.id)
+            && self.worktree.as_ref().is_none_or(|worktree| worktree.matches(&record.worktree))
+            && self.since.is_none_or(|since| seconds_of(&record.last_active) >= since)
+    }
+
+    fn takes_text(&self, searched: &SearchedText) -> bool {
+        let is_tool = |tool: &String| self.tools.iter().any(|wanted| same(wanted, tool));
+        (self.roles.is_empty() || self.roles.contains(&searched.role))
+            && (self.tools.is_empty() || searched.tool.as_ref().is_some_and(is_tool))
+    }
+
+    fn takes_agent(&self, agent: Option<&String>) -> bool {
+        self.agents.is_empty()
+            || agent.is_some_and(|agent| self.agents.iter().any(|wanted| same(wanted, agent)))
+    }
+}
+
+fn same(one: &str, other: &str) -> bool {
+    one.to_lowercase() == other.to_lowercase()
+}
+
+/// An event that matches.
+#[derive(Debug, Clone)]
+pub struct Hit {
+    /// Its session.
+    pub session: Arc<SessionRecord>,
+    /// Its place in the session.
+    pub seq: Seq,
+    /// The author of the text.
+    pub role: SearchRole,
+    /// The tool of a call or a result, if it is known.
+    pub tool: Option<String>,
+    /// The agent that ran, in lower case, if it is known.
+    pub agent: Option<String>,
+    /// The part of the text around the matches.
+    pub snippet: Snippet,
+    /// Its rank, larger is better. Only comparable with those of the same search.
+    pub score: f64,
+}
+
+/// The number of events that match.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Total {
+    /// The number.
+    pub events: u64,
+    /// Whether there are more.
+    pub is_least: bool,
+}
+
+/// The result of a search.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The hits, the best one first.
+    pub hits: Vec<Hit>,
+    /// The number of events that match.
+    pub total: Total,
+    /// The number of sessions that were read because they are not indexed.
+    pub scanned: u64,
+    /// The number of sessions that were not searched, as the time was over.
+    pub not_searched: u64,
+    /// The reason why the index was not used, if there is one.
+    pub index_error: Option<StoreError>,
+    /// Whether the search was not wanted any more, so that hits are missing.
+    pub is_stopped: bool,
+}
+
+/// Opens the events of a session in another form than the stored one.
+#[async_trait]
+pub trait OpenSource: Send + Sync {
+    /// Opens the events of a session.
+    async fn open(&self, session: SessionId) -> Result<Box<dyn EventSource>, StoreError>;
+}
+
+/// How a search is done.
+pub struct Searcher<'a> {
+    /// The store.
+    pub store: &'a dyn SessionStore,
+    /// The index of the store; without one, all events are read.
+    pub index: Option<&'a dyn SearchIndex>,
+    /// Searches events in this form, without the index.
+    pub source: Option<&'a dyn OpenSource>,
+    /// Masks secrets. An event that matches only in a secret is no hit.
+    pub mask: Option<&'a Redactor>,
+    /// The longest time for bringing the index up to date. What is left is scanned.
+    pub catch_up: Duration,
+    /// The longest time for reading events that are not indexed.
+    pub scan: Duration,
+    /// The most hits; all if `None`.
+    pub limit: Option<usize>,
+    /// Whether the search is still wanted.
+    pub is_wanted: &'a (dyn Fn() -> bool + Sync),
+}
+
+/// What a search does, for the user who waits for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// It brings the index up to date.
+    Indexing(Progress),
+    /// It reads events.
+    Scanning(Progress),
+}
+
+/// An event that matches, before it is ranked.
+struct Match {
+    session: Arc<SessionRecord>,
+    seq: Seq,
+    searched: SearchedText,
+    agent: Option<String>,
+    snippet: Snippet,
+    counts: Vec<u32>,
+    tokens: usize,
+}
+
+impl Searcher<'_> {
+    /// Searches, and reports the steps to a function.
+    pub async fn search(
+        &self,
+        query: &Query,
+        filters: &Filters,
+        report: &mut (dyn FnMut(Step) + Send),
+    ) -> Result<Found, StoreError> {
+        let words = match (query, self.index, self.source) {
+            (Query::Words(clauses), Some(index), None) => Some((clauses, index)),
+            _ => None,
+        };
+        let Some((clauses, index)) = words else { return self.scan_all(query, filters, None, report).await };
+        let phrases = clauses
+            .iter()
+            .map(|clause| IndexPhrase { tokens: clause.tokens.clone(), is_prefix: clause.is_prefix })
+            .collect();
+        match self.search_index(query, phrases, index, filters, report).await {
+            Err(error) if is_stopped(&error) => Ok(Found { is_stopped: true, ..Found::default() }),
+            // Whatever is wrong with the index, the events are there. An error of the store comes back from the scan.
+            Err(error) => self.scan_all(query, filters, Some(error), report).await,
+            found => found,
+        }
+    }
+
+    async fn search_index(
+        &self,
+        query: &Query,
+        phrases: Vec<IndexPhrase>,
+        index: &dyn SearchIndex,
+        filters: &Filters,
+        report: &mut (dyn FnMut(Step) + Send),
+    ) -> Result<Found, StoreError> {
+        let until = Instant::now() + self.catch_up;
+        let is_over = || Instant::now() >= until || !(self.is_wanted)();
+        let behind =
+            catch_up(self.store, index, &is_over, &mut |progress| report(Step::Indexing(progress))).await?;
+        let most = self.limit.map_or(usize::MAX - 1, |limit| limit.max(MOST_RANKED));
+        let lower = |names: &[String]| names.iter().map(|name| name.to_lowercase()).collect();
+        let wanted = IndexQuery {
+            phrases,
+            roles: filters.roles.iter().map(|role| role.as_str()).collect(),
+            tools: lower(&filters.tools),
+            agents: lower(&filters.agents),
+            sessions: filters.sessions.clone(),
+            without: filters.without,
+            worktree: filters.worktree.clone(),
+            since: filters.since,
+            limit: most + 1,
+        };
+        let mut candidates = index.find(&wanted).await?;
+        let is_least = candidates.len() > most;
+        candidates.truncate(most);
+        let behind: HashMap<SessionId, SessionRecord> =
+            behind.sessions.into_iter().map(|record| (record.id, record)).collect();
+        // Of a session that is behind, all events are read.
+        candidates.retain(|hit| !behind.contains_key(&hit.session));
+        let mut found = self.verify(query, filters, candidates, index.is_exact(&wanted)).await?;
+        found.total.is_least |= is_least;
+        if !behind.is_empty() {
+            let left = self.scan(query, filters, behind.into_values().collect(), report).await?;
+            found.merge(left, self.limit);
+        }
+        Ok(found)
+    }
+
+    /// Reads the events that an index found, the best one first, and returns those that match.
+    async fn verify(
+        &self,
+        query: &Query,
+        filters: &Filters,
+        candidates: Vec<IndexHit>,
+        is_exact: bool,
+    ) -> Result<Found, StoreError> {
+        let (now, count) = (now(), candidates.len());
+        let mut found = Found::default();
+        let mut ranked: Vec<(f64, IndexHit)> =
+            candidates.into_iter().map(|hit| (rank(hit.score, hit.active, now), hit)).collect();
+        let key = |(rank, hit): &(f64, IndexHit)| (*rank, hit.active, hit.seq);
+        ranked.sort_by(|one, other| best_first(key(one), key(other)));
+        let mut sessions = Sessions { store: self.store, known: HashMap::new() };
+        let (mut ranked, mut read) = (ranked.into_iter(), 0);
+        loop {
+            let missing = self.limit.map_or(AT_ONCE, |limit| limit.saturating_sub(found.hits.len()));
+            let next: Vec<(f64, IndexHit)> = ranked.by_ref().take(missing.min(AT_ONCE)).collect();
+            if next.is_empty() {
+                break;
+            }
+            if !(self.is_wanted)() {
+                found.is_stopped = true;
+                break;
+            }
+            read += next.len();
+            // At once: on a server each is a round trip.
+            let events =
+                join_all(next.iter().map(|(_, hit)| read_event(self.store, hit.session, hit.seq))).await;
+            for ((score, hit), event) in next.into_iter().zip(events) {
+                // `None` if the event has changed, or its session is gone.
+                let searched = event?.and_then(|event| self.searched(&event, query, filters));
+                let (Some(searched), Some(session)) = (searched, sessions.get(hit.session).await?) else {
+                    continue;
+                };
+                found.hits.push(Hit {
+                    session,
+                    seq: hit.seq,
+                    role: searched.role,
+                    tool: searched.tool,
+                    agent: hit.agent,
+                    snippet: Snippet::of(&searched.text, query),
+                    score,
+                });
+            }
+        }
+        let left = if is_exact { count - read } else { 0 };
+        found.total = Total { events: (found.hits.len() + left) as u64, is_least: !is_exact && count > read };
+        Ok(found)
+    }
+
+    /// Returns the searched text of an event, if it matches.
+    fn searched(&self, stored: &StoredEvent, query: &Query, filters: &Filters) -> Option<SearchedText> {
+        let event = stored.event().ok()?;
+        let event = match self.mask {
+            Some(mask) => mask.redact_event(&event).into_owned(),
+            None => event,
+        };
+        let searched = searched_text(&event)?;
+        (filters.takes_text(&searched) && query.matches(&searched.text)).then_some(searched)
+    }
+
+    async fn scan_all(
+        &self,
+        query: &Query,
+        filters: &Filters,
+        index_error: Option<StoreError>,
+        report: &mut (dyn FnMut(Step) + Send),
+    ) -> Result<Found, StoreError> {
+        let sessions = self.store.list(&ListQuery::default()).await?;
+        let mut found = self.scan(query, filters, sessions, report).await?;
+        found.index_error = index_error;
+        found.truncate(self.limit);
+        Ok(found)
+    }
+
+    /// Reads the events of sessions, and returns those that match.
+    async fn scan(
+        &self,
+        query: &Query,
+        filters: &Filters,
+        sessions: Vec<SessionRecord>,
+        report: &mut (dyn FnMut(Step) + Send),
+    ) -> Result<Found, StoreError> {
+        let until = Instant::now() + self.scan;
+        let sessions: Vec<SessionRecord> =
+            sessions.into_iter().filter(|record| filters.takes_session(record)).collect();
+        let of = sessions.iter().map(|record| record.counts.events).sum();
+        let mut scan = Scan { progress: Progress { done: 0, of }, ..Scan::default() };
+        let mut found = Found::default();
+        for record in sessions {
+            found.is_stopped |= !(self.is_wanted)();
+            if found.is_stopped || Instant::now() >= until {
+                found.not_searched += 1;
+                continue;
+            }
+            found.scanned += 1;
+            report(Step::Scanning(scan.progress));
+            if !self.scan_session(query, filters, Arc::new(record), until, &mut scan).await? {
+                found.not_searched += 1;
+            }
+        }
+        found.total = Total { events: scan.statistics.matching, is_least: found.not_searched > 0 };
+        let (statistics, matches) = (scan.statistics, scan.matches);
+        found.hits = matches
+            .into_iter()
+            .map(|found| Hit {
+                score: rank(
+                    statistics.score(&found.counts, found.tokens),
+                    seconds_of(&found.session.last_active),
+                    now(),
+                ),
+                session: found.session,
+                seq: found.seq,
+                role: found.searched.role,
+                tool: found.searched.tool,
+                agent: found.agent,
+                snippet: found.snippet,
+            })
+            .collect();
+        Ok(found)
+    }
+
+    /// Reads the events of a session; returns whether it could read all.
+    async fn scan_session(
+        &self,
+        query: &Query,
+        filters: &Filters,
+        record: Arc<SessionRecord>,
+        until: Instant,
+        scan: &mut Scan,
+    ) -> Result<bool, StoreError> {
+        let opened = match self.source {
+            Some(source) => match source.open(record.id).await {
+                Err(StoreError::NoSuchSession(_)) => return Ok(true),
+                opened => Some(opened?),
+            },
+            None => None,
+        };
+        let mut agents = Agents::default();
+        let mut matches: Vec<Match> = Vec::new();
+        let mut after = Seq::START;
+        let mut is_whole = true;
+        loop {
+            let page = Page::After(after, PAGE_EVENTS);
+            let page = match &opened {
+                Some(source) => source.read_events(record.id, page).await,
+                None => self.store.read(record.id, page).await,
+            };
+            let page = match page {
+                // Deleted meanwhile.
+                Err(StoreError::NoSuchSession(_)) => break,
+                page => page?,
+            };
+            let Some(last) = page.last() else { break };
+            after = last.seq;
+            scan.progress.done += page.len() as u64;
+            for stored in &page {
+                let Ok(event) = stored.event() else { continue };
+                agents.note(&event, &mut matches, |found: &mut Match, agent| found.agent = agent);
+                let Some(searched) = self.searched(stored, query, filters) else { continue };
+                let (counts, tokens) = query.counts(&searched.text);
+                agents.pushed(&event);
+                matches.push(Match {
+                    session: Arc::clone(&record),
+                    seq: stored.seq,
+                    snippet: Snippet::of(&searched.text, query),
+                    // Only its head is needed from here on.
+                    searched: SearchedText { text: String::new(), ..searched },
+                    agent: agents.current().cloned(),
+                    counts,
+                    tokens,
+                });
+            }
+            if Instant::now() >= until || !(self.is_wanted)() {
+                is_whole = false;
+                break;
+            }
+        }
+        scan.statistics.events += record.counts.events;
+        matches.retain(|found| filters.takes_agent(found.agent.as_ref()));
+        for found in matches {
+            scan.statistics.matching += 1;
+            scan.statistics.tokens += found.tokens as u64;
+            // The list begins with the newest session.
+            if self.limit.is_none_or(|limit| scan.matches.len() < limit.max(MOST_RANKED)) {
+                scan.matches.push(found);
+            }
+        }
+        Ok(is_whole)
+    }
+}
+
+#[derive(Default)]
+struct Scan {
+    matches: Vec<Match>,
+    statistics: Statistics,
+    progress: Progress,
+}
+
+impl Found {
+    fn merge(&mut self, other: Self, limit: Option<usize>) {
+        self.hits.extend(other.hits);
+        self.total.events += other.total.events;
+        self.total.is_least |= other.total.is_least;
+        self.scanned += other.scanned;
+        self.not_searched += other.not_searched;
+        self.is_stopped |= other.is_stopped;
+        self.truncate(limit);
+    }
+
+    /// Puts the best hits first, and keeps so many.
+    fn truncate(&mut self, limit: Option<usize>) {
+        let key = |hit: &Hit| (hit.score, seconds_of(&hit.session.last_active), hit.seq);
+        self.hits.sort_by(|one, other| best_first(key(one), key(other)));
+        self.hits.truncate(limit.unwrap_or(usize::MAX));
+    }
+}
+
+/// Orders by rank, then the newest first.
+fn best_first(one: (f64, i64, Seq), other: (f64, i64, Seq)) -> Ordering {
+    other.0.total_cmp(&one.0).then(other.1.cmp(&one.1)).then(other.2.cmp(&one.2))
+}
+
+fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
+}
+
+/// Reads an event; `None` if it is gone.
+async fn read_event(
+    store: &dyn SessionStore,
+    session: SessionId,
+    seq: Seq,
+) -> Result<Option<StoredEvent>, StoreError> {
+    let page = Page::After(Seq(seq.0.saturating_sub(1)), 1);
+    let event = match store.read(session, page).await {
+        Err(StoreError::NoSuchSession(_)) => None,
+        page => page?.pop(),
+    };
+    Ok(event.filter(|event| event.seq == seq))
+}
+
+/// Reads the record of each session once.
+struct Sessions<'a> {
+    store: &'a dyn SessionStore,
+    known: HashMap<SessionId, Option<Arc<SessionRecord>>>,
+}
+
+impl Sessions<'_> {
+    /// Returns the record of a session; `None` if it is gone.
+    async fn get(&mut self, session: SessionId) -> Result<Option<Arc<SessionRecord>>, StoreError> {
+        if let Some(known) = self.known.get(&session) {
+            return Ok(known.clone());
+        }
+        let record = match self.store.get(session).await {
+            Err(StoreError::NoSuchSession(_)) => None,
+            record => Some(Arc::new(record?)),
+        };
+        self.known.insert(session, record.clone());
+        Ok(record)
+    }
+}

@@ -1,0 +1,85 @@
+//! The contract of a search: an index changes no answer.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use azureal_core::{SearchIndex, Seq, SessionId, SessionStore, WorktreeFilter};
+use azureal_search::{Filters, Found, Query, SearchRole, Searcher};
+use azureal_testkit::thorough;
+use futures_executor::block_on;
+
+use crate::world::{AGENTS, Random, TOOLS, change, query};
+
+pub(crate) fn searcher<'a>(store: &'a dyn SessionStore, index: Option<&'a dyn SearchIndex>) -> Searcher<'a> {
+    Searcher {
+        store,
+        index,
+        source: None,
+        mask: None,
+        catch_up: Duration::from_secs(600),
+        scan: Duration::from_secs(600),
+        limit: None,
+        is_wanted: &|| true,
+    }
+}
+
+pub(crate) fn places(found: &Found) -> BTreeSet<(SessionId, Seq)> {
+    found.hits.iter().map(|hit| (hit.session.id, hit.seq)).collect()
+}
+
+fn filters(random: &mut Random, sessions: &[SessionId]) -> Filters {
+    let mut filters = Filters::default();
+    match random.below(10) {
+        0 => filters.roles = vec![random.one(&SearchRole::ALL), random.one(&SearchRole::ALL)],
+        1 => filters.tools = vec![random.one(&TOOLS).to_uppercase()],
+        2 => filters.agents = vec![random.one(&AGENTS).to_uppercase()],
+        3 => filters.sessions = sessions.iter().take(random.below(4)).copied().collect::<Vec<_>>().into(),
+        4 => filters.without = sessions.first().copied(),
+        5 => {
+            filters.worktree =
+                Some(WorktreeFilter { names: vec!["../feat".into()], last_part: "feat".into() });
+        }
+        _ => {}
+    }
+    filters
+}
+
+/// Searches a store again and again while it changes, by its index and without it.
+pub(crate) fn search_contract(store: &dyn SessionStore, index: &dyn SearchIndex) {
+    let mut random = Random::new(17);
+    let mut sessions = Vec::new();
+    let (mut queries, mut hits) = (0, 0);
+    for _ in 0..thorough(20, 100) {
+        for _ in 0..12 {
+            change(store, &mut sessions, &mut random);
+        }
+        for _ in 0..thorough(10, 20) {
+            let text = query(&mut random);
+            let Ok(query) = Query::words(&text) else { continue };
+            let filters = filters(&mut random, &sessions);
+            let mut indexed = searcher(store, Some(index));
+            let by_index = block_on(indexed.search(&query, &filters, &mut |_| ())).unwrap();
+            let by_scan = block_on(searcher(store, None).search(&query, &filters, &mut |_| ())).unwrap();
+            assert!(by_index.index_error.is_none(), "{:?}", by_index.index_error);
+            assert_eq!(by_index.scanned, 0, "the index has all sessions");
+            assert_eq!(places(&by_index), places(&by_scan), "{text} {filters:?}");
+            assert_eq!(by_index.total.events, by_scan.total.events, "{text}");
+            let agents = |found: &Found| {
+                let agents = found.hits.iter().map(|hit| (hit.session.id, hit.seq, hit.agent.clone()));
+                agents.collect::<BTreeSet<_>>()
+            };
+            assert_eq!(agents(&by_index), agents(&by_scan), "{text}");
+            // With a limit: as many as there are, the best ones of the same events.
+            indexed.limit = Some(3);
+            let few = block_on(indexed.search(&query, &filters, &mut |_| ())).unwrap();
+            assert_eq!(few.hits.len(), by_index.hits.len().min(3), "{text}");
+            let first = |found: &Found| {
+                found.hits.iter().take(3).map(|hit| (hit.session.id, hit.seq)).collect::<Vec<_>>()
+            };
+            assert_eq!(first(&few), first(&by_index), "{text}");
+            queries += 1;
+            hits += by_index.hits.len();
+        }
+    }
+    assert!(queries > 100 && hits > queries, "{hits} hits of {queries} queries");
+}

@@ -1,0 +1,111 @@
+//! Searches by an index and by reading all events give the same answers, on every store.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot continue has failed"
+)]
+
+mod contract;
+mod file_index;
+mod world;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use azureal_core::{Event, NewSession, NewTurn, SessionStore};
+use azureal_search::{FileIndex, Filters, Query};
+use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
+use azureal_store::redis::{RedisAddress, RedisOptions, RedisStore};
+use azureal_store::sqlite::{SqliteOptions, SqliteStore};
+use azureal_store::{MemoryStore, ServerAddress};
+use azureal_testkit::servers::{PostgresServer, RedisServer};
+use futures_executor::block_on;
+
+use crate::contract::{search_contract, searcher};
+
+static PROJECTS: AtomicU32 = AtomicU32::new(1);
+
+fn project() -> String {
+    format!("search {}", PROJECTS.fetch_add(1, Ordering::Relaxed))
+}
+
+#[test]
+fn a_search_of_sqlite_is_a_scan() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(folder.path().join("x.azs"), SqliteOptions::default()).unwrap();
+    let index = FileIndex::open(&folder.path().join("search"), "x").unwrap();
+    search_contract(&store, &index);
+}
+
+#[test]
+fn a_search_of_memory_is_a_scan() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = FileIndex::open(&folder.path().join("search"), "x").unwrap();
+    search_contract(&MemoryStore::default(), &index);
+}
+
+#[test]
+fn a_search_of_redis_is_a_scan() {
+    let Some(server) = RedisServer::shared() else { return };
+    let mut address: RedisAddress = server.url().parse().unwrap();
+    address.set_project(&project()).unwrap();
+    let store = block_on(RedisStore::open(&address, RedisOptions::default())).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let index = FileIndex::open(&folder.path().join("search"), "x").unwrap();
+    search_contract(&store, &index);
+}
+
+#[test]
+fn a_search_of_postgres_is_a_scan() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let mut address: PostgresAddress = server.url().parse().unwrap();
+    address.set_project(&project()).unwrap();
+    let store = block_on(PostgresStore::open(&address, PostgresOptions::default())).unwrap();
+    let index = block_on(store.search_index()).unwrap().unwrap();
+    search_contract(&store, index);
+}
+
+#[test]
+fn an_event_with_more_tokens_than_postgres_can_hold_is_found() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let mut address: PostgresAddress = server.url().parse().unwrap();
+    address.set_project(&project()).unwrap();
+    let store = block_on(PostgresStore::open(&address, PostgresOptions::default())).unwrap();
+    let session = block_on(store.create(NewSession::default())).unwrap();
+    let words: Vec<String> = (0..200_000).map(|number| format!("w{number:x}ord")).collect();
+    let events = [Event::user(words.join(" ")), Event::user("wffffford"), Event::user("nothing")];
+    block_on(store.append(session, NewTurn::verbatim(events))).unwrap();
+    let index = block_on(store.search_index()).unwrap().unwrap();
+    for (text, expected) in [
+        ("wffford", 1),
+        ("wff*", 2),
+        ("nothing", 1),
+        ("absent", 0),
+        ("\"w1ord w2ord\"", 1),
+        ("\"w2ord w1ord\"", 0),
+    ] {
+        let query = Query::words(text).unwrap();
+        let found =
+            block_on(searcher(&store, Some(index)).search(&query, &Filters::default(), &mut |_| ())).unwrap();
+        assert!(found.index_error.is_none(), "{:?}", found.index_error);
+        assert_eq!(found.hits.len(), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_user_who_may_only_read_has_no_index_in_postgres() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let mut address: PostgresAddress = server.url().parse().unwrap();
+    address.set_project(&project()).unwrap();
+    let store = block_on(PostgresStore::open(&address, PostgresOptions::default())).unwrap();
+    let session = block_on(store.create(NewSession::default())).unwrap();
+    block_on(store.append(session, NewTurn::verbatim([Event::user("one token")]))).unwrap();
+    server.sql(&format!(
+        "CREATE ROLE searcher LOGIN PASSWORD '{}'; GRANT USAGE ON SCHEMA azureal TO searcher;
+         GRANT SELECT ON ALL TABLES IN SCHEMA azureal TO searcher",
+        server.password()
+    ));
+    let address: PostgresAddress = server.url().replace("tester:", "searcher:").parse().unwrap();
+    let store = block_on(PostgresStore::open(&address, PostgresOptions::default())).unwrap();
+    assert!(block_on(store.search_index()).unwrap().is_none());
+}

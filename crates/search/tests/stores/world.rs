@@ -1,0 +1,173 @@
+//! Random sessions and random queries over few words, so that they meet.
+
+use azureal_core::event::{Changes, FileChange, Init, Reasoning, ToolCall, ToolResult};
+use azureal_core::{Event, NewSession, NewTurn, SessionId, SessionStore};
+use futures_executor::block_on;
+
+/// A small generator of random numbers.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % (end as u64)).unwrap()
+    }
+
+    pub(crate) fn one<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())]
+    }
+}
+
+const WORDS: [&str; 40] = [
+    "the",
+    "token",
+    "tokens",
+    "Token",
+    "row",
+    "lock",
+    "race",
+    "HashMap",
+    "hash_map",
+    "hashmap",
+    "map",
+    "find_for_update",
+    "src/auth/token.rs",
+    "std::fs::read",
+    "parseHTTPHeader",
+    "v1.2.3",
+    "1.2",
+    "42",
+    "検索",
+    "検索エンジン",
+    "索",
+    "한국어",
+    "✅",
+    "🎉",
+    "Café",
+    "cafe\u{301}",
+    "naïve",
+    "ÄPFEL",
+    "äpfel",
+    "don't",
+    "->",
+    "{}",
+    "a_b_c",
+    "a.b",
+    "ab",
+    "abc",
+    "x",
+    "sha256",
+    "e002",
+    "OR",
+];
+
+pub(crate) const TOOLS: [&str; 4] = ["Bash", "Edit", "mcp__x-y__z", "bash"];
+pub(crate) const AGENTS: [&str; 3] = ["claude", "codex", "Ägent-1"];
+
+fn text(random: &mut Random) -> String {
+    let count = random.below(12);
+    let mut text = String::new();
+    for _ in 0..count {
+        text.push_str(random.one(&WORDS));
+        text.push_str(random.one(&[" ", " ", " ", "\n", ", ", ""]));
+    }
+    text
+}
+
+fn event(random: &mut Random) -> Event {
+    let tool = random.one(&TOOLS).to_owned();
+    match random.below(10) {
+        0 | 1 => Event::assistant(text(random)),
+        2 => Event::Reasoning(Reasoning { text: text(random), subagent: None }),
+        3 | 4 => {
+            let input = serde_json::json!({"command": text(random), "n": [random.below(50)]}).to_string();
+            Event::ToolCall(ToolCall {
+                tool_name: tool,
+                input: input.parse().unwrap(),
+                ..ToolCall::default()
+            })
+        }
+        5 | 6 => {
+            let detail = (random.below(3) == 0).then(|| text(random));
+            Event::ToolResult(ToolResult {
+                tool_name: tool,
+                content: text(random),
+                detail,
+                ..ToolResult::default()
+            })
+        }
+        7 => Event::Changes(Changes {
+            files: vec![FileChange { path: random.one(&WORDS).to_owned(), ..FileChange::default() }],
+            ..Changes::default()
+        }),
+        8 => Event::error("agent", text(random)),
+        _ => Event::Compacted,
+    }
+}
+
+/// Returns the events of a turn.
+pub(crate) fn turn(random: &mut Random) -> NewTurn {
+    let mut events = vec![Event::user(text(random))];
+    if random.below(5) > 0 {
+        events.push(Event::Init(Init { agent: Some(random.one(&AGENTS).to_owned()), ..Init::default() }));
+    }
+    events.extend((0..random.below(8)).map(|_| event(random)));
+    NewTurn::verbatim(events)
+}
+
+/// Changes a store at random: turns, new sessions, forks, clears, deletions, names.
+pub(crate) fn change(store: &dyn SessionStore, sessions: &mut Vec<SessionId>, random: &mut Random) {
+    let new = || NewSession { worktree: ".".to_owned(), ..NewSession::default() };
+    if sessions.is_empty() || random.below(6) == 0 {
+        let worktree = random.one(&[".", "../feat"]).to_owned();
+        let session = block_on(store.create(NewSession { worktree, ..new() })).unwrap();
+        block_on(store.append(session, turn(random))).unwrap();
+        sessions.push(session);
+        return;
+    }
+    let place = random.below(sessions.len());
+    let session = sessions[place];
+    match random.below(12) {
+        0 => {
+            block_on(store.delete(session)).unwrap();
+            sessions.remove(place);
+        }
+        1 => {
+            block_on(store.clear(session)).unwrap();
+            for _ in 0..random.below(3) {
+                block_on(store.append(session, turn(random))).unwrap();
+            }
+        }
+        2 => sessions.push(block_on(store.fork(session, azureal_core::Seq::END, new())).unwrap()),
+        3 => block_on(store.rename(session, &format!("name {}", random.below(1_000_000)))).unwrap(),
+        _ => {
+            block_on(store.append(session, turn(random))).unwrap();
+        }
+    }
+}
+
+/// Returns a query of words, phrases and prefixes.
+pub(crate) fn query(random: &mut Random) -> String {
+    let mut query = String::new();
+    for _ in 0..=random.below(3) {
+        let word = random.one(&WORDS);
+        match random.below(5) {
+            0 => query.push_str(&format!("\"{word} {}\"", random.one(&WORDS))),
+            1 => {
+                let count = word.chars().count();
+                let start: String = word.chars().take(random.below(count) + 1).collect();
+                query.push_str(&format!("{start}*"));
+            }
+            2 => query.push_str(&format!("\"{word} {}\"*", random.one(&["t", "ha", "a", "検", "1"]))),
+            _ => query.push_str(word),
+        }
+        query.push(' ');
+    }
+    query
+}
