@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use azureal_core::{Event, NewSession, NewTurn, Page, Seq, SessionId, SessionStore};
 use azureal_store::SqliteStore;
-use azureal_store::sqlite::health::{ExistingCopy, Repaired, back_up, inspect, repair, restore};
+use azureal_store::sqlite::health::{
+    ExistingCopy, Repaired, StoreProblem, back_up, inspect, repair, restore,
+};
 use azureal_store::sqlite::{SqliteOptions, rusqlite::Connection};
 use futures_executor::block_on;
 use tempfile::TempDir;
@@ -61,7 +63,7 @@ impl Folder {
 
     fn kinds(&self) -> Vec<&'static str> {
         let mut kinds: Vec<_> =
-            inspect(&self.store(), QUIET).unwrap().problems.iter().map(|problem| problem.kind()).collect();
+            inspect(&self.store(), QUIET).unwrap().problems.iter().map(StoreProblem::kind).collect();
         kinds.dedup();
         kinds
     }
@@ -200,7 +202,7 @@ fn a_damaged_file_is_replaced_by_one_with_every_row_that_can_be_read() {
     let text = "This is a page of another file. ".repeat(128);
     let mut lost = Vec::new();
     // Every page takes a minute.
-    let is_tried = |page: &u64| azureal_testkit::thorough(false, true) || *page < 6 || page % 9 == 0;
+    let is_tried = |page: &u64| azureal_testkit::thorough(false, true) || *page < 6 || page.is_multiple_of(9);
     for page in (1..=pages).filter(is_tried) {
         for (what, bytes) in [("zeros", vec![0; 4096]), ("text", text.as_bytes().to_vec())] {
             let folder = Folder::copy_of(&template);
