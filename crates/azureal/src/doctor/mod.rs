@@ -141,7 +141,10 @@ impl Report {
             if kept.iter().filter(same).count() < MOST_OF_A_KIND {
                 kept.push(finding);
             } else {
-                match more.iter_mut().find(|(_, other)| same(&other)) {
+                match more
+                    .iter_mut()
+                    .find(|(_, other)| (other.kind, &other.fix) == (finding.kind, &finding.fix))
+                {
                     Some((count, _)) => *count += 1,
                     None => more.push((1, finding)),
                 }

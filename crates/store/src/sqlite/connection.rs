@@ -87,6 +87,11 @@ fn open_uri(path: &Path, parameter: &str) -> Result<Connection, StoreError> {
     connect(Path::new(&uri), OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI)
 }
 
+/// Opens a SQLite file of ours that is no store, such that no code in it runs. In WAL mode, reading needs write access.
+pub fn open_cache(path: &Path) -> Result<Connection, StoreError> {
+    connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
+}
+
 /// Refuses a file of another program whose columns SQLite would compute while they are read.
 pub fn check_foreign(path: &Path, connection: &Connection) -> Result<(), StoreError> {
     check_definitions(path, connection, Strictness::ReadOnly)

@@ -40,7 +40,7 @@ pub use rusqlite;
 
 use crate::originals::{FileOriginals, FileStore};
 use codec::Codec;
-pub use connection::{check_foreign, open_foreign, open_foreign_unused, open_foreign_used};
+pub use connection::{check_foreign, open_cache, open_foreign, open_foreign_unused, open_foreign_used};
 use database::{Database, Open, removed, unreadable};
 use error::Fault;
 pub(crate) use error::hint;
