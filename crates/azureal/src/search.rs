@@ -194,6 +194,36 @@ impl OpenSource for FullSource {
     }
 }
 
+/// Reads what somebody types in an interface: words, the last of which may be unfinished, and filters: `agent:codex`, `role:user`,
+/// `tool:Bash`, `session:S3`, `since:7d`.
+pub fn typed(text: &str) -> Result<(Query, Filters), Error> {
+    let mut filters = Filters::default();
+    let mut words = Vec::new();
+    for word in text.split(' ') {
+        let (name, value) = word.split_once(':').unwrap_or((word, ""));
+        match name {
+            _ if value.is_empty() => words.push(word),
+            "agent" => filters.agents.push(value.to_owned()),
+            "tool" => filters.tools.push(value.to_owned()),
+            "since" => filters.since = Some(parse_since(value)?),
+            "role" => match SearchRole::named(value) {
+                Some(role) => filters.roles.push(role),
+                None => {
+                    let names = SearchRole::ALL.map(SearchRole::as_str).join(", ");
+                    return Err(Error::usage(format!("{} is no role: {names}", quoted(value))));
+                }
+            },
+            "session" => {
+                let wrong = |_| Error::usage(format!("{} is no session number", quoted(value)));
+                filters.sessions.get_or_insert_default().push(value.parse().map_err(wrong)?);
+            }
+            _ => words.push(word),
+        }
+    }
+    let query = Query::typed(&words.join(" ")).map_err(|error| Error::usage(error.to_string()))?;
+    Ok((query, filters))
+}
+
 /// Reads a time for [`Filters::since`]: `30m`, `12h`, `7d`, `2w`, or a date such as `2026-11-01` on the user's clock.
 pub fn parse_since(text: &str) -> Result<i64, Error> {
     since(text, &Zoned::new(azureal_engine::clock::now(), TimeZone::system()))
@@ -315,6 +345,22 @@ pub fn show_command(hit: &Hit) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn filters_can_be_typed() {
+        let (query, filters) =
+            typed("agent:codex tok role:user since:7d std::fs tool:Bash session:S3 buck").unwrap();
+        assert!(query.matches("a token of std::fs: tok, bucket"));
+        assert_eq!((filters.agents, filters.tools), (vec!["codex".to_owned()], vec!["Bash".to_owned()]));
+        assert_eq!(
+            (filters.roles, filters.sessions),
+            (vec![SearchRole::User], Some(vec!["S3".parse().unwrap()]))
+        );
+        assert!(filters.since.is_some());
+        for text in ["role:x a", "since:x a", "session:x a", "role:user", "->"] {
+            assert!(typed(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn a_time_is_a_span_a_date_or_a_moment() {

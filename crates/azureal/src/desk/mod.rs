@@ -69,6 +69,7 @@ mod reading;
 mod request;
 mod running;
 mod search;
+mod search_all;
 mod shared;
 mod terminal;
 mod turn;
@@ -76,7 +77,7 @@ mod turn;
 pub use azureal_snapshots::Diff;
 pub use file_changes::{FileChanges, UndoQuestion};
 pub use kept::{Draft, Kept};
-pub use news::{AgentLine, News, NextAgent, Opened, SessionLine, TurnNews};
+pub use news::{AgentLine, News, NextAgent, Opened, SearchNews, SessionLine, TurnNews};
 pub use request::{EditPurpose, PaneId, ReadWith, Request};
 
 use std::collections::HashMap;
@@ -90,6 +91,7 @@ use self::highlight::{Code, Highlights};
 use self::hub::{Hub, HubMessage};
 use self::pane::{PaneMessage, PaneThread};
 use self::paths::Paths;
+use self::search_all::Searches;
 use self::shared::Shared;
 use crate::config::{Config, trust};
 use crate::error::Error;
@@ -160,6 +162,7 @@ impl Desk {
                 }
             }
             Request::CompletePath { prefix } => Paths::complete(&self.shared, prefix),
+            Request::Search { text } => Searches::search(&self.shared, text),
             Request::Rename { session, name } => {
                 self.apart(move |shared| shared.change(|shared| shared.rename(session, &name)));
             }

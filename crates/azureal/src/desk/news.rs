@@ -12,7 +12,25 @@ use azureal_transcript::Tone;
 use super::{FileChanges, Kept, PaneId, UndoQuestion};
 use crate::error::Error;
 use crate::meter::Meter;
+use crate::search::{Hit, Total};
 use crate::turns::ActiveTurn;
+
+/// The result of a search over all sessions.
+#[derive(Debug, Clone)]
+pub struct SearchNews {
+    /// The text that was searched for.
+    pub text: String,
+    /// The hits, the best one first.
+    pub hits: Vec<Hit>,
+    /// The number of events that match.
+    pub total: Total,
+    /// The number of sessions that are not searched yet.
+    pub not_searched: u64,
+    /// The reason why nothing could be searched for.
+    pub problem: Option<String>,
+    /// Whether no further result follows.
+    pub is_over: bool,
+}
 
 /// News for an interface: answers to its requests, and changes that other processes make.
 #[derive(Debug)]
@@ -149,6 +167,8 @@ pub enum News {
         /// The paths, relative to the project.
         paths: Vec<String>,
     },
+    /// What a search over all sessions has found.
+    SearchFound(Box<SearchNews>),
     /// Files of the project that are not trusted yet: their names and their content.
     TrustRequired {
         /// What would take effect.

@@ -67,6 +67,11 @@ impl Outbox {
         self.lock().is_left = true;
     }
 
+    /// Returns whether the desk was left.
+    pub(super) fn is_left(&self) -> bool {
+        self.lock().is_left
+    }
+
     /// Sends news that belong to no pane.
     pub(super) fn send(&self, news: News) {
         let open = self.lock();

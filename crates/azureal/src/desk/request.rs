@@ -201,6 +201,12 @@ pub enum Request {
         /// The beginning of the path.
         prefix: String,
     },
+    /// Searches all sessions of the store while the user types. A later request ends the search before; an empty text does only that.
+    /// Answers: [`News::SearchFound`](super::News::SearchFound), twice if it takes long.
+    Search {
+        /// The words, with filters such as `agent:codex` ([`typed`](crate::search::typed)).
+        text: String,
+    },
     /// Keeps what the interface must not lose: drafts, staged and queued prompts, history. Written to disk within a second.
     Keep(Box<super::Kept>),
     /// Copies a text to the clipboard of the system. Answer: [`News::Copied`](super::News::Copied).

@@ -12,6 +12,7 @@ use super::keep::Keep;
 use super::outbox::Outbox;
 use super::paths::Paths;
 use super::running::RunningTurns;
+use super::search_all::Searches;
 use super::{News, NextAgent};
 use crate::agents::{Wanted, choose};
 use crate::config::Config;
@@ -24,6 +25,7 @@ pub(super) struct Shared {
     pub(super) turns: RunningTurns,
     pub(super) keep: Arc<Keep>,
     pub(super) paths: Paths,
+    pub(super) searches: Searches,
     pub(super) highlights: Highlights,
     config: RwLock<Arc<Config>>,
     hub: Sender<HubMessage>,
@@ -44,6 +46,7 @@ impl Shared {
             outbox,
             turns: RunningTurns::default(),
             paths: Paths::default(),
+            searches: Searches::default(),
             highlights: Highlights::default(),
             config: RwLock::new(config),
             hub,

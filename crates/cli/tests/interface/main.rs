@@ -13,5 +13,6 @@ mod plain;
 mod prompts;
 mod reading;
 mod real_agents;
+mod search;
 mod settings;
 mod terminal;

@@ -25,6 +25,7 @@ pub enum Action {
     Up,
     Down,
     HistorySearch,
+    Search,
     CompletePath,
     EditInEditor,
     EditWaiting,

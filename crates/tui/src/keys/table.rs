@@ -148,6 +148,7 @@ pub const TABLE: &[Entry] = table! {
     }
     Menu {
         A::Sessions, "menu-sessions", ["s"], "sessions", "List of sessions";
+        A::Search, "menu-search", ["/"], "search", "Search all sessions";
         A::New, "menu-new", ["n"], "new", "New conversation";
         A::Agents, "menu-agents", ["m"], "agent, model", "Agent and model of the next turn";
         A::Context, "menu-context", ["v"], "context", "The context that the next agent receives";
@@ -178,6 +179,7 @@ pub const TABLE: &[Entry] = table! {
         A::Help, "help", ["f1"], "help", "All keys";
         A::Agents, "agents", ["f2"], "agent", "Agent and model of the next turn";
         A::Sessions, "sessions", ["f3"], "sessions", "List of sessions";
+        A::Search, "search", ["f4"], "search", "Search all sessions; `//` does it too while reading or in the list";
         A::Context, "context", ["f5"], "context", "The context that the next agent receives";
         A::Mouse, "mouse", ["f9"], "mouse", "Use the mouse here, or leave it to the terminal";
         A::Menu, "menu", ["ctrl-x"], "menu", "Menu of further commands";

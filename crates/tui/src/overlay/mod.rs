@@ -7,6 +7,7 @@ mod input;
 mod palette;
 mod press;
 mod questions;
+mod search;
 mod view;
 
 pub(crate) use agents::{picker as agent_picker, version_number};
@@ -14,6 +15,7 @@ pub(crate) use changes::{ChangesLayer, close as close_changes};
 pub(crate) use input::Input;
 pub(crate) use palette::all as all_actions;
 pub(crate) use press::{ask_fork, paste, press, scroll};
+pub(crate) use search::SearchLayer;
 pub(crate) use view::{View, view};
 
 use azureal::core::bridge::Question;
@@ -67,6 +69,8 @@ pub(crate) enum Layer {
     },
     /// The text to search the session for.
     Find(Input),
+    /// A search over all sessions.
+    Search(SearchLayer),
     /// Quit while turns run.
     Quit {
         /// The chosen answer.

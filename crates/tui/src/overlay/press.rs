@@ -2,10 +2,11 @@
 
 use azureal::Seq;
 use azureal::desk::{EditPurpose, Request};
+use azureal::search::Hit;
 use crossterm::event::KeyCode;
 
 use super::questions::QUIT_ANSWERS;
-use super::{ChangesLayer, Confirm, Layer, Picker, agents, changes, palette};
+use super::{ChangesLayer, Confirm, Layer, Picker, SearchLayer, agents, changes, palette};
 use crate::keys::{Action, Context, Key};
 use crate::state::{Effect, State};
 use crate::update;
@@ -14,8 +15,10 @@ use crate::update;
 pub(crate) fn press(state: &mut State, key: Key) -> Vec<Request> {
     match state.keys.action(Context::Anywhere, key) {
         Some(Action::Back | Action::Cancel) => {
+            let is_search = matches!(state.layers.last(), Some(Layer::Search(_)));
             close(state);
-            return Vec::new();
+            // What is still searched for is not wanted any more.
+            return is_search.then(|| Request::Search { text: String::new() }).into_iter().collect();
         }
         Some(Action::Suspend) => {
             state.effect(Effect::Suspend);
@@ -77,10 +80,15 @@ pub(crate) fn press(state: &mut State, key: Key) -> Vec<Request> {
                 let text = text.text();
                 return state.slot_mut().map(|slot| slot.pane.search(&text)).unwrap_or_default();
             }
+            if text.is_empty() && key.character() == Some('/') {
+                state.layers.push(Layer::Search(SearchLayer::default()));
+                return Vec::new();
+            }
             text.press(key, &state.keys);
             state.layers.push(Layer::Find(text));
             Vec::new()
         }
+        Layer::Search(layer) => search(state, key, layer),
         Layer::Menu { .. } => match state.keys.action(Context::Menu, key) {
             Some(action) => update::perform(state, action),
             None => {
@@ -92,6 +100,31 @@ pub(crate) fn press(state: &mut State, key: Key) -> Vec<Request> {
     }
 }
 
+fn search(state: &mut State, key: Key, mut layer: SearchLayer) -> Vec<Request> {
+    if key.is(KeyCode::Enter) {
+        if let Some(hit) = layer.chosen_hit() {
+            let (session, seq, text) = (hit.session.id, hit.seq, first_match(hit));
+            let mut requests = update::open_at(state, session, seq, &text);
+            requests.push(Request::Search { text: String::new() });
+            return requests;
+        }
+        state.layers.push(Layer::Search(layer));
+        return Vec::new();
+    }
+    let before = layer.picker.input.text();
+    let count = layer.hit_count();
+    edit_picker(state, key, &mut layer.picker, count);
+    let requests = layer.asked(&before);
+    state.layers.push(Layer::Search(layer));
+    requests
+}
+
+/// Returns the text of the first match, to be marked in the session.
+fn first_match(hit: &Hit) -> String {
+    let pieces = &hit.snippet.pieces;
+    pieces.iter().find(|piece| piece.is_match).map(|piece| piece.text.clone()).unwrap_or_default()
+}
+
 /// Closes the topmost layer.
 pub(crate) fn close(state: &mut State) {
     if let Some(Layer::Question { .. }) = state.layers.pop()
@@ -101,15 +134,20 @@ pub(crate) fn close(state: &mut State) {
     }
 }
 
-/// Pastes into the topmost layer. Returns whether it takes text.
-pub(crate) fn paste(state: &mut State, text: &str) -> bool {
+/// Pastes into the topmost layer. Returns whether it takes text, with the requests that follow.
+pub(crate) fn paste(state: &mut State, text: &str) -> Option<Vec<Request>> {
     match state.layers.last_mut() {
+        Some(Layer::Search(layer)) => {
+            let before = layer.picker.input.text();
+            layer.picker.input.insert(text);
+            return Some(layer.asked(&before));
+        }
         Some(Layer::Agents(picker) | Layer::Palette(picker)) => picker.input.insert(text),
         Some(Layer::Rename { name: input, .. } | Layer::Find(input)) => input.insert(text),
         Some(_) => {}
-        None => return false,
+        None => return None,
     }
-    true
+    Some(Vec::new())
 }
 
 /// Scrolls the topmost layer by rows.

@@ -60,6 +60,7 @@ pub(crate) fn view(state: &State, layer: &Layer, width: u16) -> Option<View> {
             keys: keys(state, &["↵ find", &next_hits(state), &back(state, "back")]),
             ..View::default()
         },
+        Layer::Search(layer) => layer.view(state, width),
         Layer::Quit { chosen } => questions::quit(state, *chosen, width),
         Layer::Question { question, chosen, pane } => {
             questions::question(state, *pane, question, *chosen, width)

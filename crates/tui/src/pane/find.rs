@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use azureal::Seq;
 use azureal::desk::Request;
+use azureal::{Seq, SessionId};
 
 use super::act::Outcome;
 use super::blocks::Key;
@@ -29,25 +29,30 @@ pub(super) struct Search {
     marks: HashMap<Key, (u32, usize, Vec<Range<usize>>)>,
 }
 
-impl Pane {
-    /// Searches a text, from the reading cursor down, then up. An empty text ends the search.
-    pub fn search(&mut self, text: &str) -> Vec<Request> {
-        self.asked.has_failed = false;
-        self.asked.text = false;
-        let needle = needle(text);
-        if needle.is_empty() {
-            self.search = None;
-            return Vec::new();
-        }
-        self.search = Some(Search {
+impl Search {
+    fn new(text: &str) -> Self {
+        Self {
             text: text.to_owned(),
-            needle,
+            needle: needle(text),
             hit: None,
             is_backwards: false,
             goes_up: false,
             tries_above: true,
             marks: HashMap::new(),
-        });
+        }
+    }
+}
+
+impl Pane {
+    /// Searches a text, from the reading cursor down, then up. An empty text ends the search.
+    pub fn search(&mut self, text: &str) -> Vec<Request> {
+        self.asked.has_failed = false;
+        self.asked.text = false;
+        if needle(text).is_empty() {
+            self.search = None;
+            return Vec::new();
+        }
+        self.search = Some(Search::new(text));
         if !self.is_shown {
             return Vec::new();
         }
@@ -61,6 +66,25 @@ impl Pane {
             return self.find_text(from, false);
         }
         self.search_above(from)
+    }
+
+    /// Shows an event of a session with a text in it, which becomes the searched text. If the session is not open yet, when it is.
+    pub fn show_event(&mut self, session: SessionId, seq: Seq, text: &str) -> Vec<Request> {
+        self.wanted = Some((session, seq, text.to_owned()));
+        self.show_wanted()
+    }
+
+    /// Shows the event that is wanted, if its session is open.
+    pub(super) fn show_wanted(&mut self) -> Vec<Request> {
+        let Some(open) = self.session() else { return Vec::new() };
+        let Some((_, seq, text)) = self.wanted.take().filter(|(session, ..)| *session == open) else {
+            return Vec::new();
+        };
+        if needle(&text).is_empty() {
+            return self.jump(Target::Event(seq));
+        }
+        self.search = Some(Search::new(&text));
+        self.jump(Target::Hit(seq))
     }
 
     /// Searches above a block.

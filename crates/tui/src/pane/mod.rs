@@ -93,6 +93,8 @@ pub struct Pane {
 
     asked: Asked,
     search: Option<Search>,
+    /// The event to show when its session is open, and the text to mark in it.
+    wanted: Option<(SessionId, Seq, String)>,
     /// The code block that was copied last.
     copied: Option<(Key, usize)>,
 }
@@ -184,6 +186,7 @@ impl Pane {
             needs: (false, false),
             asked: Asked::default(),
             search: None,
+            wanted: None,
             copied: None,
         }
     }

@@ -27,7 +27,10 @@ impl Pane {
                     }
                 }
             }
-            News::Opened(opened) if opened.pane == self.id => self.opened(opened),
+            News::Opened(opened) if opened.pane == self.id => {
+                self.opened(opened);
+                return self.show_wanted();
+            }
             News::Page { pane, from, backwards, events } if *pane == self.id => {
                 return self.page(*from, *backwards, events);
             }

@@ -5,7 +5,7 @@ use azureal::desk::{ReadWith, Request};
 
 use super::{prompting, slots};
 use crate::keys::{Action, Context};
-use crate::overlay::{self, ChangesLayer, Confirm, Input, Layer, Picker};
+use crate::overlay::{self, ChangesLayer, Confirm, Input, Layer, Picker, SearchLayer};
 use crate::state::{Effect, Focus, MOST_SESSIONS, State};
 
 /// The most characters of the prompt that a turn is named by.
@@ -34,6 +34,7 @@ pub(crate) fn perform_in(state: &mut State, action: Action, context: Context) ->
             push(state, Layer::Agents(picker));
             return vec![Request::Agents];
         }
+        Action::Search => push(state, Layer::Search(SearchLayer::default())),
         Action::Palette => push(state, Layer::Palette(Picker::default())),
         Action::Menu => {
             let since_ms = state.now_ms;

@@ -10,6 +10,7 @@ mod switching;
 
 pub(crate) use actions::{perform, perform_in};
 pub(crate) use prompting::{choose_agent, quit_answered, send};
+pub(crate) use slots::open_at;
 pub(crate) use switching::Switch;
 
 use azureal::desk::Request;

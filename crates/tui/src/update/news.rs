@@ -116,6 +116,15 @@ fn act(state: &mut State, news: News) -> Vec<Request> {
                 slot.prompt.paths(&prefix, paths);
             }
         }
+        News::SearchFound(found) => {
+            let mut layers = state.layers.iter_mut();
+            if let Some(layer) = layers.find_map(|layer| match layer {
+                Layer::Search(layer) => Some(layer),
+                _ => None,
+            }) {
+                layer.take(*found);
+            }
+        }
         News::TrustRequired { content } => {
             state.untrusted = Some(content);
             let key = state.keys.label(crate::keys::Context::Anywhere, Action::Trust).unwrap_or_default();

@@ -68,8 +68,8 @@ fn as_key(action: Action) -> Option<KeyCode> {
 
 /// Takes a pasted text.
 pub(super) fn paste(state: &mut State, text: &str) -> Vec<Request> {
-    if overlay::paste(state, text) {
-        return Vec::new();
+    if let Some(requests) = overlay::paste(state, text) {
+        return requests;
     }
     if state.focus == Focus::List && state.list.is_filtering {
         state.list.filter.insert(text);

@@ -1,11 +1,11 @@
 //! Slots: which conversations are open, and which one is shown.
 
-use azureal::SessionId;
 use azureal::desk::{PaneId, Request};
+use azureal::{Seq, SessionId};
 use crossterm::event::KeyCode;
 
 use crate::keys::{Action, Context, Key};
-use crate::overlay::Input;
+use crate::overlay::{Input, Layer, SearchLayer};
 use crate::state::{FIRST_EVENTS, Focus, Slot, State};
 
 /// The most slots. Beyond it, an idle one gives way.
@@ -90,6 +90,16 @@ pub(super) fn open(state: &mut State, session: SessionId) -> Vec<Request> {
         add(state, &mut requests)
     };
     requests.push(Request::Open { pane, session, last: FIRST_EVENTS });
+    requests
+}
+
+/// Opens a session at an event, and marks a text in it.
+pub(crate) fn open_at(state: &mut State, session: SessionId, seq: Seq, text: &str) -> Vec<Request> {
+    let mut requests = open(state, session);
+    state.focus = Focus::Reading;
+    if let Some(slot) = state.slot_mut() {
+        requests.extend(slot.pane.show_event(session, seq, text));
+    }
     requests
 }
 
@@ -213,6 +223,10 @@ pub(super) fn filter(state: &mut State, key: Key) -> Vec<Request> {
             return open_selected(state);
         }
         _ if key.is(KeyCode::Tab) => state.list.is_filtering = false,
+        _ if key.character() == Some('/') && state.list.filter.is_empty() => {
+            state.list.is_filtering = false;
+            state.layers.push(Layer::Search(SearchLayer::default()));
+        }
         _ => {
             state.list.filter.press(key, &state.keys);
         }

@@ -18,6 +18,7 @@ mod looks;
 mod prompting;
 mod random;
 mod scenes;
+mod search;
 mod slots;
 mod svg;
 mod world;

@@ -128,6 +128,26 @@ pub(crate) const SCENES: &[Scene] = &[
             screen.news(changes(None, file_changes()));
         },
     },
+    Scene {
+        name: "search",
+        heading: "Search",
+        words: "F4 searches all sessions while you type, and so does `//` while reading or in the list. The best hits come first. Words, \"phrases\" and the beginnings of words are found; `agent:codex`, `role:user`, `tool:Bash`, `session:S3` and `since:7d` narrow the search. Enter opens the session at the hit; `n` and `N` go to the next one there.",
+        before: in_session,
+        keys: "f4 'token ro' down",
+        after: |screen| {
+            screen.news(search_found("token ro"));
+        },
+    },
+    Scene { name: "search_empty", before: in_session, keys: "tab / /", ..SCENE },
+    Scene {
+        name: "search_without_hits",
+        before: in_session,
+        keys: "f4 'zzz'",
+        after: |screen| {
+            screen.news(no_hits("zzz"));
+        },
+        ..SCENE
+    },
     Scene { name: "changes_notice", before: in_changed_session, keys: "tab k", ..SCENE },
     Scene { name: "changes_end", before: in_changes, keys: "G", ..SCENE },
     Scene {

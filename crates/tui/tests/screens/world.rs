@@ -1,13 +1,17 @@
 //! A project with sessions, made by hand.
 
+use std::sync::Arc;
+
 use azureal::changes::{ChangesOf, TurnChanges};
 use azureal::core::bridge::{OptionKind, Question, QuestionOption};
 use azureal::core::event::{Changes, Complete, FileChange, FileStatus, Init, ToolResult};
 use azureal::core::{Counts, Threshold};
 use azureal::desk::{
-    AgentLine, Diff, FileChanges, News, NextAgent, Opened, PaneId, SessionLine, TurnNews, UndoQuestion,
+    AgentLine, Diff, FileChanges, News, NextAgent, Opened, PaneId, SearchNews, SessionLine, TurnNews,
+    UndoQuestion,
 };
 use azureal::meter::Meter;
+use azureal::search::{Hit, Query, SearchRole, Snippet, Total};
 use azureal::turns::ActiveTurn;
 use azureal::{AgentOutput, Event, Seq, SessionId, SessionRecord, StoredEvent};
 
@@ -351,4 +355,60 @@ pub(crate) fn conflicting_undo() -> UndoQuestion {
 
 pub(crate) fn planned(question: UndoQuestion) -> News {
     News::UndoPlanned { pane: PANE, question: Box::new(question) }
+}
+
+pub(crate) fn hit(
+    number: u32,
+    seq: u64,
+    role: SearchRole,
+    tool: Option<&str>,
+    text: &str,
+    query: &str,
+) -> Hit {
+    Hit {
+        session: Arc::new(record(number)),
+        seq: Seq(seq),
+        role,
+        tool: tool.map(str::to_owned),
+        agent: Some("codex".into()),
+        snippet: Snippet::of(text, &Query::typed(query).unwrap()),
+        score: 1.0,
+    }
+}
+
+/// Returns what a search over all sessions finds.
+pub(crate) fn search_found(text: &str) -> News {
+    let long = "The login test still fails when two tabs refresh at the same time, because both race on the same token row of the table";
+    let hits = vec![
+        hit(12, 107, SearchRole::User, None, long, text),
+        hit(
+            12,
+            103,
+            SearchRole::Tool,
+            Some("Edit"),
+            "src/auth/token.rs\n-  let row = find(id)\n+  let row = find_for_update(id)",
+            text,
+        ),
+        hit(9, 31, SearchRole::Assistant, None, "A token bucket has one row per user.", text),
+        hit(7, 2, SearchRole::Thinking, None, "Is the token in the row, or the row in the token?", text),
+    ];
+    let total = Total { events: 4, is_least: false };
+    found(text, hits, total)
+}
+
+/// Returns that nothing was found.
+pub(crate) fn no_hits(text: &str) -> News {
+    found(text, Vec::new(), Total::default())
+}
+
+pub(crate) fn found(text: &str, hits: Vec<Hit>, total: Total) -> News {
+    let text = text.to_owned();
+    News::SearchFound(Box::new(SearchNews {
+        text,
+        hits,
+        total,
+        not_searched: 0,
+        problem: None,
+        is_over: true,
+    }))
 }

@@ -447,3 +447,33 @@ fn a_text_is_edited_in_a_private_file_and_a_session_is_read_in_a_pager() {
     desk.desk.leave();
     assert_eq!(fs::metadata(folder.join("desk")).unwrap().permissions().mode() & 0o777, 0o700);
 }
+
+#[test]
+fn a_search_over_all_sessions_ends_with_the_last_one_asked_for() {
+    let world = World::new("");
+    for desk in [world.desk_in_memory(), world.desk()] {
+        for number in 0..3 {
+            create(
+                &desk.workspace,
+                &format!("session {number}"),
+                vec![Event::user(format!("token number{number}"))],
+            );
+        }
+        for text in ["t", "to", "tok", "tok number1", "tok number2"] {
+            desk.desk.perform(Request::Search { text: text.into() });
+        }
+        let found = |text: &str| {
+            desk.until("hits", |news| match news {
+                News::SearchFound(found) if found.text == text && found.is_over => Some(found),
+                _ => None,
+            })
+        };
+        let hits = found("tok number2").hits;
+        assert_eq!(hits.len(), 1);
+        assert_eq!((hits[0].session.name.as_str(), hits[0].seq), ("session 2", Seq(1)));
+        desk.desk.perform(Request::Search { text: "role:user tok".into() });
+        assert_eq!(found("role:user tok").total.events, 3);
+        desk.desk.perform(Request::Search { text: "role:nobody tok".into() });
+        assert!(found("role:nobody tok").problem.unwrap().contains("is no role"));
+    }
+}
