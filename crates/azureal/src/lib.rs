@@ -250,6 +250,7 @@ pub mod purge;
 mod server_store;
 mod session_changes;
 pub mod sessions;
+pub mod stats;
 pub mod turns;
 pub mod undo;
 mod workspace;

@@ -11,7 +11,7 @@ use tracing::warn;
 
 use crate::commands::{
     agents, cancel, compact, completions, config, context, copy, demo, diff, export, fork, help, import,
-    list, original, ps, purge, rename, rm, run, show, tokens, trust, undo,
+    list, original, ps, purge, rename, rm, run, show, stats, tokens, trust, undo,
 };
 use crate::completion;
 use crate::dashed_prompt::protect;
@@ -109,6 +109,7 @@ enum Command {
     Context(context::Args),
     Compact(compact::Args),
     Tokens(tokens::Args),
+    Stats(stats::Args),
     Rename(rename::Args),
     Rm(rm::Args),
     Purge(purge::Args),
@@ -218,6 +219,7 @@ impl Cli {
                 Command::Undo(args) => undo::run(args, &place, &found, &mut out).await,
                 Command::Context(args) => context::run(args, &place, &found, &mut out).await,
                 Command::Tokens(args) => tokens::run(args, &place, &found, &mut out).await,
+                Command::Stats(args) => stats::run(args, &place, &mut out).await,
                 Command::Rename(args) => rename::run(args, &place, &mut out).await,
                 Command::Rm(args) => {
                     rm::run(args, &place, &place.active_turns(&found).await?, &mut out).await

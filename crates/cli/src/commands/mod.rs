@@ -25,6 +25,7 @@ pub(crate) mod rename;
 pub(crate) mod rm;
 pub(crate) mod run;
 pub(crate) mod show;
+pub(crate) mod stats;
 pub(crate) mod tokens;
 pub(crate) mod trust;
 pub(crate) mod undo;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::world::World;
 
-const COMMANDS: [&str; 24] = [
+const COMMANDS: [&str; 25] = [
     "run",
     "list",
     "show",
@@ -15,6 +15,7 @@ const COMMANDS: [&str; 24] = [
     "context",
     "compact",
     "tokens",
+    "stats",
     "rename",
     "rm",
     "purge",

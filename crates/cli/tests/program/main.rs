@@ -54,6 +54,7 @@ mod rendered;
 mod run;
 mod servers;
 mod sessions;
+mod stats;
 mod status_line;
 mod terminal;
 mod trust;
