@@ -68,6 +68,8 @@ impl Closing {
             outcome: Some(outcome),
             usage: self.usage,
             continues: outcome == Outcome::Interrupted && ending.stopped == Some(Outcome::Interrupted),
+            // The engine knows it.
+            started_at: None,
         })));
         out
     }

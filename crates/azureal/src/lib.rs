@@ -255,6 +255,7 @@ pub mod search;
 mod server_store;
 mod session_changes;
 pub mod sessions;
+pub mod stats;
 pub mod turns;
 pub mod undo;
 mod undo_note;

@@ -11,8 +11,8 @@ use tracing::warn;
 
 use crate::commands::{
     agents, backup, cancel, compact, completions, config, context, copy, demo, diff, doctor, export, fork,
-    help, import, list, mcp, original, ps, purge, rename, restore, rm, run, search, show, tokens, trust,
-    undo,
+    help, import, list, mcp, original, ps, purge, rename, restore, rm, run, search, show, stats, tokens,
+    trust, undo,
 };
 use crate::completion;
 use crate::dashed_prompt::protect;
@@ -111,6 +111,7 @@ enum Command {
     Context(context::Args),
     Compact(compact::Args),
     Tokens(tokens::Args),
+    Stats(stats::Args),
     Rename(rename::Args),
     Rm(rm::Args),
     Purge(purge::Args),
@@ -245,6 +246,7 @@ impl Cli {
                 Command::Undo(args) => undo::run(args, &place, &found, &mut out).await,
                 Command::Context(args) => context::run(args, &place, &found, &mut out).await,
                 Command::Tokens(args) => tokens::run(args, &place, &found, &mut out).await,
+                Command::Stats(args) => stats::run(args, &place, &mut out).await,
                 Command::Rename(args) => rename::run(args, &place, &mut out).await,
                 Command::Rm(args) => {
                     rm::run(args, &place, &place.active_turns(&found).await?, &mut out).await

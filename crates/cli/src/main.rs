@@ -29,6 +29,7 @@ mod refusals;
 mod screen;
 mod session_table;
 mod spinner;
+mod stats_table;
 mod suggest;
 mod threshold;
 mod times;

@@ -272,6 +272,11 @@ impl Paint {
         self.styled(Style::new().dimmed(), text)
     }
 
+    /// The bar of a chart.
+    pub(crate) fn bar(self, text: &str) -> String {
+        self.styled(AnsiColor::Cyan.on_default(), text)
+    }
+
     /// What went well.
     pub(crate) fn success(self, text: &str) -> String {
         self.styled(AnsiColor::Green.on_default(), text)

@@ -27,6 +27,14 @@ impl Clock {
         Self { zone: TimeZone::fixed(jiff::tz::offset(hours_east)), now: now.parse().unwrap() }
     }
 
+    pub(crate) fn zone(&self) -> &TimeZone {
+        &self.zone
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.now
+    }
+
     /// Returns how long ago a time was: `just now`, `3 min ago`, `2 days ago`; the date of a time that is 30 days old. Empty for
     /// a time that cannot be read.
     pub(crate) fn ago(&self, time: &str) -> String {

@@ -60,6 +60,7 @@ mod system_message;
 mod tool;
 mod transport;
 mod turn_index;
+mod usage;
 mod visible;
 mod watch;
 
@@ -111,6 +112,7 @@ pub use system_message::{Beginning, context_block, context_error_block, has_cont
 pub use tool::Tool;
 pub use transport::{StubTransport, Transport, TransportError};
 pub use turn_index::TurnIndex;
+pub use usage::{TurnUsage, TurnUsages, USAGE_KINDS};
 pub use uuid::Uuid;
 pub use visible::{
     acts_on_terminal, ascii_json, quoted, to_visible_json, visible, visible_json, visible_line,

@@ -5,14 +5,15 @@ use std::borrow::Cow;
 use async_trait::async_trait;
 use uuid::Uuid;
 
-#[cfg(doc)]
-use crate::PROMPT_KINDS;
 use crate::event::EventError;
 use crate::prompts::scan_prompts;
+use crate::usage::scan_usage;
 use crate::{
     Compaction, CrashNotes, Event, Holder, LeaseId, Leases, Mark, NewMark, NewSession, Originals,
     SearchIndex, Seq, SessionId, SessionRecord, StoreError, Tally, Tokens, TurnTotals, Watch, compact_event,
 };
+#[cfg(doc)]
+use crate::{PROMPT_KINDS, USAGE_KINDS};
 
 /// Storage of sessions: memory, SQLite, PostgreSQL, Redis and any later database.
 ///
@@ -111,6 +112,19 @@ pub trait SessionStore: Send + Sync {
         limit: usize,
     ) -> Result<Vec<StoredEvent>, StoreError> {
         scan_prompts(self, id, until, limit).await
+    }
+
+    /// Reads the events after `after` that say what turns used, which are those of the [`USAGE_KINDS`], oldest first, at most so
+    /// many; an empty answer is the end.
+    ///
+    /// Sums over all sessions ask for this, so a store should select these events by itself. By default all of them are read.
+    async fn read_usage(
+        &self,
+        id: SessionId,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<StoredEvent>, StoreError> {
+        scan_usage(self, id, after, limit).await
     }
 
     /// Removes the events and compactions of a session, what was counted over them, and how its last turn

@@ -183,6 +183,12 @@ fn parse(
         events.insert(events.len().saturating_sub(1), Event::error(OUTPUT_LIMIT, why));
     }
     complete_from_record(&mut events, agent, environment);
+    // From the header: who reads the spool again finds the same events.
+    for event in &mut events {
+        if let Event::Complete(complete) = event {
+            complete.started_at = Some(spool.turn().started_at.clone()).filter(|time| !time.is_empty());
+        }
+    }
     Ok(Parsed { events, late_from, refused, cache })
 }
 

@@ -32,6 +32,7 @@ pub(crate) mod rm;
 pub(crate) mod run;
 pub(crate) mod search;
 pub(crate) mod show;
+pub(crate) mod stats;
 pub(crate) mod tokens;
 pub(crate) mod trust;
 pub(crate) mod undo;

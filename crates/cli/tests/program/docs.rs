@@ -16,6 +16,7 @@ pub(crate) const COMMANDS: &[&str] = &[
     "context",
     "compact",
     "tokens",
+    "stats",
     "rename",
     "rm",
     "purge",

@@ -59,6 +59,7 @@ mod run;
 mod search;
 mod servers;
 mod sessions;
+mod stats;
 mod status_line;
 mod terminal;
 mod trust;

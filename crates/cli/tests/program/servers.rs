@@ -126,6 +126,7 @@ pub(crate) fn answers_as_a_file_does(world: &World, store: &str) {
         (1, &["compact", "long", "--undo"]),
         (0, &["compact", "long", "--list"]),
         (0, &["context", "long", "--stats"]),
+        (0, &["stats", "--json", "--all", "--by", "agent,model,day,worktree,session"]),
         // Nothing runs.
         (0, &["ps"]),
         (0, &["ps", "--json"]),

@@ -237,6 +237,9 @@ pub struct Complete {
     /// Whether azureal stopped the agent to compact the session, and continues the turn after that.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub continues: bool,
+    /// When the turn was asked for, as `2026-01-31T09:30:00Z`; `None` if it is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<String>,
 }
 
 impl Complete {
@@ -630,8 +633,9 @@ mod tests {
                     outcome: Some(Outcome::Done),
                     usage: Some(Usage { input_tokens: 3, output_tokens: 4, ..Usage::default() }),
                     continues: false,
+                    started_at: Some("2026-01-31T09:30:00Z".into()),
                 }),
-                r#"{"Complete":{"success":true,"duration_ms":5,"cost_usd":0.25,"outcome":"done","usage":{"input_tokens":3,"output_tokens":4}}}"#,
+                r#"{"Complete":{"success":true,"duration_ms":5,"cost_usd":0.25,"outcome":"done","usage":{"input_tokens":3,"output_tokens":4},"started_at":"2026-01-31T09:30:00Z"}}"#,
             ),
             (
                 Event::Complete(Complete {

@@ -324,6 +324,7 @@ fn silent() -> BoxedStrategy<Event> {
                 }),
                 usage: with_usage.then_some(Usage { input_tokens: duration_ms, ..Usage::default() }),
                 continues: duration_ms % 5 == 0,
+                started_at: (duration_ms % 7 == 0).then(|| "2026-01-31T09:30:00Z".to_owned()),
             })
         }),
         (text(), detail()).prop_map(|(path, detail)| {

@@ -40,8 +40,8 @@ pub(crate) use error::hint;
 use originals::LocalOriginals;
 use text::escaped;
 use values::{
-    LAST_ACTIVE, PROMPTS, list_sql, page_sql, texts_of, with_compaction, with_compactions, with_filters,
-    with_fork, with_session, with_tokens, with_turn,
+    LAST_ACTIVE, PROMPTS, USAGE, list_sql, page_sql, texts_of, with_compaction, with_compactions,
+    with_filters, with_fork, with_session, with_tokens, with_turn,
 };
 
 use crate::originals::FileStore;
@@ -357,6 +357,15 @@ impl SessionStore for PostgresStore {
         limit: usize,
     ) -> Result<Vec<StoredEvent>, StoreError> {
         self.events(id, PROMPTS, until, limit).await
+    }
+
+    async fn read_usage(
+        &self,
+        id: SessionId,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<StoredEvent>, StoreError> {
+        self.events(id, USAGE, after, limit).await
     }
 
     async fn clear(&self, id: SessionId) -> Result<(), StoreError> {

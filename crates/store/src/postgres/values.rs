@@ -49,6 +49,17 @@ pub(super) const PROMPTS: &str =
    ) AS sized WHERE before <= $5
  ) AS page ON true WHERE sessions.project = $1 AND sessions.session = $2 ORDER BY page.seq DESC";
 
+/// The statement that reads the events after a place that say what turns used, in the way of [`page_sql`].
+pub(super) const USAGE: &str =
+    "SELECT page.seq, page.kind, page.json FROM @schema@.sessions LEFT JOIN LATERAL (
+   SELECT * FROM (
+     SELECT seq, kind, json, sum(octet_length(json)) OVER (ORDER BY seq) - octet_length(json) AS before
+     FROM @schema@.events
+     WHERE project = $1 AND session = $2 AND seq > $3 AND kind IN ('Complete', 'Init', 'ModelSwitch')
+     ORDER BY seq LIMIT $4
+   ) AS sized WHERE before <= $5
+ ) AS page ON true WHERE sessions.project = $1 AND sessions.session = $2 ORDER BY page.seq";
+
 /// Returns the statement that lists sessions. [`with_filters`] adds its values.
 pub(super) fn list_sql(query: &ListQuery) -> String {
     let mut filters = String::new();
@@ -228,5 +239,7 @@ mod tests {
         let condition = format!("kind IN ({kinds})");
         assert!(super::PROMPTS.contains(&condition));
         assert!(include_str!("schema/0001.sql").contains(&condition));
+        let kinds = azureal_core::USAGE_KINDS.map(|kind| format!("'{kind}'")).join(", ");
+        assert!(super::USAGE.contains(&format!("kind IN ({kinds})")));
     }
 }

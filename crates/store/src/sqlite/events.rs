@@ -191,6 +191,22 @@ pub(super) fn read_prompts(
     select(connection, codec, PROMPTS, f64::floor, id, until, limit)
 }
 
+/// Reads the ends of turns and what is needed to attribute them. Other rows are skipped by their kind, without being unpacked.
+const USAGE: &str =
+    "SELECT seq, kind, CASE WHEN octet_length(data) > 67141632 THEN octet_length(data) ELSE data END
+    FROM events WHERE session_id = ?1 AND seq > ?2 AND seq < 9223372036854775807
+    AND kind IN ('Complete', 'Init', 'ModelSwitch') ORDER BY seq LIMIT ?3";
+
+pub(super) fn read_usage(
+    connection: &Connection,
+    codec: &mut Codec,
+    id: SessionId,
+    after: Seq,
+    limit: usize,
+) -> Result<Vec<StoredEvent>, Fault> {
+    select(connection, codec, USAGE, f64::ceil, id, after, limit)
+}
+
 /// Reads the rows of a statement that takes session, place and limit.
 fn select(
     connection: &Connection,

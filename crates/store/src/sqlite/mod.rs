@@ -270,6 +270,16 @@ impl SessionStore for SqliteStore {
             .await
     }
 
+    async fn read_usage(
+        &self,
+        id: SessionId,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<StoredEvent>, StoreError> {
+        self.look_at(id, move |open, codec| events::read_usage(&open.connection, codec, id, after, limit))
+            .await
+    }
+
     async fn clear(&self, id: SessionId) -> Result<(), StoreError> {
         self.change(id, move |open, codec| events::clear(&mut open.connection, codec, id)).await?;
         self.clear_files(id).await

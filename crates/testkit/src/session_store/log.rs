@@ -2,8 +2,8 @@
 
 use azureal_core::event::{Complete, Init, MessageEvent, ModelSwitch, ToolCall, ToolResult};
 use azureal_core::{
-    Appended, Block, ListQuery, Mark, MediaType, Message, NewEvent, NewMark, Role, Tokens, TurnIndex,
-    append_events, events_of_message, fold, read_history,
+    Appended, Block, ListQuery, Mark, MediaType, Message, NewEvent, NewMark, PAGE_EVENTS, Role, Tokens,
+    TurnIndex, append_events, events_of_message, fold, read_history,
 };
 
 use super::*;
@@ -285,6 +285,43 @@ pub(super) async fn prompts_are_found_from_a_point_backwards(store: Store) {
     let many = session_of_prompts(&store, 600).await;
     let turns = TurnIndex::read(&*store, many).await.unwrap();
     assert_eq!((turns.count(), turns.first_event(300)), (600, Some(Seq(300))));
+}
+
+pub(super) async fn the_use_of_turns_is_read_by_its_kinds(store: Store) {
+    let id = store.create(unnamed()).await.unwrap();
+    let end = |duration_ms| Event::Complete(Complete { duration_ms, ..Complete::default() });
+    let turn = [
+        Event::user("one"),
+        Event::Init(Init { model: "opus".into(), ..Init::default() }),
+        Event::assistant("Complete"),
+        Event::ModelSwitch(ModelSwitch::reported("haiku")),
+        end(5),
+        Event::Compacted,
+        end(6),
+    ];
+    store.append(id, NewTurn::verbatim(turn)).await.unwrap();
+    store.append(session_of_prompts(&store, 3).await, NewTurn::verbatim([end(7)])).await.unwrap();
+    for (after, limit, expected) in [
+        (Seq::START, 9, &[2, 4, 5, 7][..]),
+        (Seq::START, 1, &[2]),
+        (Seq(2), 2, &[4, 5]),
+        (Seq(3), usize::MAX, &[4, 5, 7]),
+        (Seq(6), 9, &[7]),
+        (Seq(7), 9, &[]),
+        (Seq::END, 9, &[]),
+    ] {
+        let found = store.read_usage(id, after, limit).await.unwrap();
+        let places: Vec<u64> = found.iter().map(|stored| stored.seq.0).collect();
+        assert_eq!(places, expected, "{limit} after {after}");
+        for stored in found {
+            assert_eq!(store.read(id, Page::Before(stored.seq.next(), 1)).await.unwrap(), [stored]);
+        }
+    }
+    // More than are read at a time, and far apart.
+    let many = (0..PAGE_EVENTS as u64 + 3).flat_map(|number| [Event::user("x"), end(number)]);
+    let many = store.create_with(unnamed(), NewTurn::verbatim(many), Vec::new()).await.unwrap();
+    assert_eq!(store.read_usage(many, Seq::START, usize::MAX).await.unwrap().len(), PAGE_EVENTS + 3);
+    assert_eq!(store.read_usage(many, Seq(2), 1).await.unwrap()[0].seq, Seq(4));
 }
 
 pub(super) async fn a_page_ends_where_the_log_does(store: Store) {

@@ -70,6 +70,7 @@ crate::contract::contract! {
         pages_go_forward,
         pages_go_backward,
         prompts_are_found_from_a_point_backwards,
+        the_use_of_turns_is_read_by_its_kinds,
         a_page_ends_where_the_log_does,
         event_texts_come_back_byte_for_byte,
         any_text_is_kept,

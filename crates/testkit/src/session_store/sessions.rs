@@ -307,6 +307,7 @@ pub(super) async fn a_session_that_is_not_there_is_an_error_everywhere(store: St
         assert_no_such_session(&store.append(id, NewTurn::default()).await, id);
         assert_no_such_session(&store.read(id, Page::last(1)).await, id);
         assert_no_such_session(&store.read_prompts(id, Seq::END, 1).await, id);
+        assert_no_such_session(&store.read_usage(id, Seq::START, 1).await, id);
         assert_no_such_session(&store.read(id, Page::After(Seq::START, 0)).await, id);
         assert_no_such_session(&store.clear(id).await, id);
         assert_no_such_session(&store.fork(id, Seq::END, unnamed()).await, id);
@@ -467,6 +468,7 @@ pub(super) async fn a_closed_store_says_so_everywhere(store: Store) {
     assert_closed(&store.append(id, prompt("hello")).await);
     assert_closed(&store.read(id, Page::last(1)).await);
     assert_closed(&store.read_prompts(id, Seq::END, 1).await);
+    assert_closed(&store.read_usage(id, Seq::START, 1).await);
     assert_closed(&store.clear(id).await);
     assert_closed(&store.fork(id, Seq::END, unnamed()).await);
     assert_closed(&store.set_tokens(id, Tokens::default()).await);
