@@ -279,6 +279,7 @@ impl Draft {
             outcome: Some(outcome),
             usage: turn.usage,
             continues: false,
+            started_at: None,
         });
         if let Some(mut ended) = self.builder.event(complete) {
             ended.is_open = outcome == Outcome::Interrupted;

@@ -593,6 +593,9 @@ impl Reader {
                     self.further_problems += 1;
                 }
             }
+            if let (Some(started), Some(Event::Complete(complete))) = (turn.started, turn.events.last_mut()) {
+                complete.started_at = Some(stored_time(started));
+            }
             if !turn.events.is_empty() {
                 self.ahead.push_back(turn);
             }
