@@ -1,5 +1,8 @@
 //! The versions of files, for diff and undo.
 
+use std::fs;
+use std::path::PathBuf;
+
 use azureal_files::as_argument;
 use azureal_snapshots::{Error, GitProgram, SnapshotCheck, Worktree};
 
@@ -11,7 +14,11 @@ use crate::project::Project;
 /// Checks the snapshots, if there are any.
 pub(super) fn check(project: &Project, environment: &Environment) -> Vec<Finding> {
     let folder = git_folder::of_store(&project.store_path()).ok().map(|folder| folder.join("snapshots"));
-    let Some(folder) = folder.filter(|folder| folder.is_dir()) else { return Vec::new() };
+    // Turns are noted there too, also without git.
+    let has_snapshots = |folder: &PathBuf| {
+        fs::read_dir(folder.join("sessions")).is_ok_and(|mut notes| notes.next().is_some())
+    };
+    let Some(folder) = folder.filter(has_snapshots) else { return Vec::new() };
     let git = GitProgram { program: "git".into(), environment: environment.for_children().clone() };
     let checked = match Worktree::open(project.directory(), &git) {
         Ok(Some(worktree)) => worktree.check_snapshots(),
