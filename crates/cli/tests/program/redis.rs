@@ -116,3 +116,19 @@ fn output_that_is_shared_with_redis_stays_on_its_machine() {
     run_at_home(&world, &store, &["rm", "work", "--yes"]).quiet();
     assert_eq!(local_originals(&world), [""; 0]);
 }
+
+#[test]
+fn the_search_index_of_a_server_is_in_the_cache_of_the_user() {
+    let Some(server) = RedisServer::shared() else { return };
+    let world = World::new();
+    let store = server.store("search");
+    assert_eq!(run_at_home(&world, &store, &["run", "-a", "offline", "Where is the token?"]).code, 0);
+    for _ in 0..2 {
+        let ran = run_at_home(&world, &store, &["search", "token", "--role", "user", "--json"]);
+        assert_eq!((ran.code, ran.json()["total"].as_u64()), (0, Some(1)), "{ran}");
+    }
+    let folder = world.path("home/.cache/azureal/search");
+    assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+    let index = fs::read_dir(folder).unwrap().next().unwrap().unwrap().path().join("words.sqlite");
+    assert_eq!(fs::metadata(index).unwrap().permissions().mode() & 0o777, 0o600);
+}

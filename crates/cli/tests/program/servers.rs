@@ -87,6 +87,11 @@ pub(crate) fn answers_as_a_file_does(world: &World, store: &str) {
         (0, &["show", "S1", "--last", "1"]),
         (0, &["show", "conv-1"]),
         (0, &["show", "old", "--digest"]),
+        // One hit each, as equal ranks are ordered by times.
+        (0, &["search", "hello"]),
+        (0, &["search", "\"prompt 3\"", "--role", "user"]),
+        (0, &["search", "\"3 prompt\""]),
+        (0, &["show", "talk", "--seq", "2"]),
         // What the next agent is told.
         (0, &["context", "S1"]),
         (0, &["context", "conv-1"]),

@@ -38,11 +38,27 @@ struct Block {
     active: Option<i64>,
 }
 
+/// The most events with a prefix that are ranked. FTS5 gathers all tokens with a prefix again for each of its ranks, which takes
+/// seconds for a short one.
+const MOST_RANKED_PREFIX: usize = 1_000;
+
+/// Finds events, the ones that were indexed last first.
 pub(super) fn find(connection: &Connection, query: &IndexQuery) -> rusqlite::Result<Vec<IndexHit>> {
+    if query.phrases.iter().any(|phrase| phrase.is_prefix) {
+        let hits = find_scored(connection, query, "-1.0")?;
+        if hits.len() > MOST_RANKED_PREFIX {
+            return Ok(hits);
+        }
+    }
+    find_scored(connection, query, "bm25(words)")
+}
+
+/// Finds events with this score of FTS5, of which the smallest is the best.
+fn find_scored(connection: &Connection, query: &IndexQuery, score: &str) -> rusqlite::Result<Vec<IndexHit>> {
     let Some((least, most)) = rows_of(connection, query)? else { return Ok(Vec::new()) };
-    let mut statement = connection.prepare_cached(
-        "SELECT rowid, bm25(words) FROM words WHERE words MATCH ?1 AND rowid BETWEEN ?2 AND ?3 ORDER BY rowid DESC",
-    )?;
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT rowid, {score} FROM words WHERE words MATCH ?1 AND rowid BETWEEN ?2 AND ?3 ORDER BY rowid DESC",
+    ))?;
     let mut block_at = connection.prepare_cached(
         "SELECT first, count, session, seq, agent FROM blocks WHERE first <= ?1 ORDER BY first DESC LIMIT 1",
     )?;
