@@ -19,7 +19,7 @@ use azureal_core::{
 };
 use azureal_engine::ImportedRecord;
 pub use azureal_exchange::StoredRuns;
-use azureal_exchange::{NativeCandidate, NativeImport, NativeImported, NativeReady, NativeStep};
+use azureal_exchange::{ImportError, NativeCandidate, NativeImport, NativeImported, NativeReady, NativeStep};
 
 use futures_executor::block_on;
 
@@ -107,9 +107,17 @@ impl NativeSessions {
         workspace: &Workspace,
     ) -> Result<Option<Self>, Error> {
         let source = match source {
-            Some(source) => Some(source),
+            Some(source) if place.is_dir() => Some(source),
+            Some(source) => {
+                let found = native::recognise(place).map_err(ImportError::from)?;
+                let is_of_source = found.is_some_and(|found| found.agent() == source.agent());
+                if !is_of_source {
+                    return Err(ImportError::UnknownFormat { path: place.to_owned(), source: None }.into());
+                }
+                Some(source)
+            }
             None if place.is_dir() => source_of_folder(place, workspace),
-            None => native::recognise(place).map_err(azureal_exchange::ImportError::from)?,
+            None => native::recognise(place).map_err(ImportError::from)?,
         };
         let Some(source) = source else { return Ok(None) };
         let mut sessions = Self::default();
@@ -421,7 +429,7 @@ impl NewSource {
         if self.size > LARGEST_ORIGINAL {
             return Err(Error::new("too_large", format!("it has {} MiB", self.size >> 20)));
         }
-        let open = || native::open_content(path).map_err(azureal_exchange::ImportError::from);
+        let open = || native::open_content(path).map_err(ImportError::from);
         let mut content = open()?;
         let failed = |error: io::Error| Error::file(path, &error);
         // A database has other sessions too.

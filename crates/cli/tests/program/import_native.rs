@@ -56,7 +56,7 @@ fn project(world: &World) -> String {
 
 fn transcript(world: &World, cwd: &str, id: &str, prompts: &[&str]) -> PathBuf {
     let folder = cwd.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-    write(world, &format!("home/.claude/projects/{folder}/{id}.jsonl"), &claude(cwd, id, prompts))
+    write(world, &format!("person/.claude/projects/{folder}/{id}.jsonl"), &claude(cwd, id, prompts))
 }
 
 fn rollout(world: &World, cwd: &str) -> PathBuf {
@@ -74,14 +74,14 @@ fn rollout(world: &World, cwd: &str) -> PathBuf {
     ];
     write(
         world,
-        &format!("home/.codex/sessions/2026/11/15/rollout-2026-11-15T07-13-23-{THREAD}.jsonl"),
+        &format!("person/.codex/sessions/2026/11/15/rollout-2026-11-15T07-13-23-{THREAD}.jsonl"),
         &lines,
     )
 }
 
 /// The program with the home of the agents.
 fn run(world: &World, arguments: &[&str]) -> crate::world::Ran {
-    let output = world.command(arguments).env("HOME", world.path("home")).output().unwrap();
+    let output = world.command(arguments).env("HOME", world.path("person")).output().unwrap();
     world.ran(output)
 }
 
@@ -92,21 +92,25 @@ fn the_sessions_of_this_project_are_imported_once_and_their_sources_stay_as_they
     transcript(&world, &here, FIRST, &["Hello", "Go on"]);
     transcript(&world, "/elsewhere", SECOND, &["Not here"]);
     rollout(&world, &here);
-    let before = world.snapshot("home");
+    let before = world.snapshot("person");
     insta::assert_snapshot!(run(&world, &["list"]), @r"
     exit code 0
     --- stderr
     no sessions yet; found 1 session of Claude Code and 1 session of Codex for this project: `azureal import --from all` imports them
     ");
-    insta::assert_snapshot!(run(&world, &["import", "--from", "all", "--dry-run"]), @"");
+    let dry = run(&world, &["import", "--from", "all", "--dry-run"]).quiet();
+    assert_eq!(dry.lines().last(), Some("would import sessions: 2 new, with 3 turns"), "{dry}");
     assert!(!world.store().exists());
-    insta::assert_snapshot!(run(&world, &["import", "--from", "claude,codex"]), @"");
-    insta::assert_snapshot!(run(&world, &["show", "S1"]), @"");
-    insta::assert_snapshot!(run(&world, &["import", "--from", "all"]), @"");
-    assert_eq!(world.snapshot("home"), before);
+    let first = run(&world, &["import", "--from", "claude,codex"]).quiet();
+    assert_eq!(first.lines().last(), Some("sessions: 2 new, with 3 turns"), "{first}");
+    assert!(first.contains("with 2 turns (8 events), from [folder]/person/.claude/projects/"), "{first}");
+    assert_eq!(run(&world, &["import", "--from", "all"]).quiet(), "sessions: 2 unchanged\n");
+    assert_eq!(world.snapshot("person"), before);
     let listed = run(&world, &["list", "--json"]).json();
     assert_eq!(listed.as_array().unwrap().len(), 2);
-    let original = run(&world, &["original", "S1", "--seq", "3"]).quiet();
+    let claude = if listed[0]["agent"] == "claude" { &listed[0] } else { &listed[1] };
+    assert_eq!((&claude["preview"], &claude["input_tokens"]), (&json!("Hello"), &json!(20)));
+    let original = run(&world, &["original", claude["id"].as_str().unwrap(), "--seq", "3"]).quiet();
     assert!(original.contains("To Hello") && original.lines().count() == 1, "{original}");
 }
 
@@ -143,9 +147,9 @@ fn a_named_file_or_folder_is_imported_here_whatever_its_project_is() {
     rollout(&world, "/elsewhere");
     let file = run(&world, &["import", path.to_str().unwrap(), "--json"]);
     assert_eq!(file.json()["imported"][0]["agent"], "claude", "{file}");
-    let folder = world.path("home/.claude");
+    let folder = world.path("person/.claude");
     assert_eq!(run(&world, &["import", folder.to_str().unwrap()]).quiet(), "sessions: 1 unchanged\n");
-    let folder = world.path("home/.codex");
+    let folder = world.path("person/.codex");
     let ran = run(&world, &["import", folder.to_str().unwrap(), "--json"]);
     assert_eq!(ran.json()["imported"][0]["agent"], "codex", "{ran}");
     let compressed = world.path("copy.jsonl.zst");
@@ -161,14 +165,14 @@ fn what_cannot_be_read_is_reported_and_never_fatal() {
     let mut lines = claude(&here, FIRST, &["Hello", "Go on"]);
     lines.insert(2, "{\"type\":\"user\",".to_owned());
     lines.push("{\"type\":\"assistant\",\"mess".to_owned());
-    let path = write(&world, &format!("home/.claude/projects/-p/{FIRST}.jsonl"), &lines);
+    let path = write(&world, &format!("person/.claude/projects/-p/{FIRST}.jsonl"), &lines);
     // Without its last line break.
     let text = fs::read(&path).unwrap();
     fs::write(&path, &text[..text.len() - 1]).unwrap();
-    write(&world, "home/.claude/projects/-p/empty.jsonl", &[]);
-    write(&world, "home/.claude/projects/-p/garbage.jsonl", &["\u{0}\u{0}".to_owned(), "[]".to_owned()]);
-    std::os::unix::fs::symlink("/dev/zero", world.path("home/.claude/projects/-p/link.jsonl")).unwrap();
-    mknodat(CWD, world.path("home/.claude/projects/-p/pipe.jsonl"), FileType::Fifo, Mode::RWXU, 0).unwrap();
+    write(&world, "person/.claude/projects/-p/empty.jsonl", &[]);
+    write(&world, "person/.claude/projects/-p/garbage.jsonl", &["\u{0}\u{0}".to_owned(), "[]".to_owned()]);
+    std::os::unix::fs::symlink("/dev/zero", world.path("person/.claude/projects/-p/link.jsonl")).unwrap();
+    mknodat(CWD, world.path("person/.claude/projects/-p/pipe.jsonl"), FileType::Fifo, Mode::RWXU, 0).unwrap();
     let ran = run(&world, &["import", "--from", "claude"]);
     assert_eq!(ran.code, 0, "{ran}");
     for expected in [
@@ -212,7 +216,7 @@ fn imported_text_stays_text() {
     let mut line: Value = serde_json::from_str(&claude(&here, SECOND, &["x"])[0]).unwrap();
     line["toolUseResult"] = json!({"agentId": evil});
     line["cwd"] = json!("relative/../..");
-    write(&world, &format!("home/.claude/projects/-p/{SECOND}.jsonl"), &[line.to_string()]);
+    write(&world, &format!("person/.claude/projects/-p/{SECOND}.jsonl"), &[line.to_string()]);
     assert_eq!(run(&world, &["import", "--from", "claude", "--all-projects"]).code, 0);
 }
 
@@ -245,7 +249,7 @@ fn a_turn_that_azureal_ran_is_not_imported() {
     world.session("ours", &[crate::world::user("Hello"), run_event]);
     let lines = claude(&here, FIRST, &["Hello"]);
     let lines: Vec<String> = lines.iter().map(|line| line.replace("\"cli\"", "\"sdk-cli\"")).collect();
-    write(&world, &format!("home/.claude/projects/-p/{FIRST}.jsonl"), &lines);
+    write(&world, &format!("person/.claude/projects/-p/{FIRST}.jsonl"), &lines);
     assert_eq!(
         run(&world, &["import", "--from", "claude"]).quiet(),
         "sessions: 1 left out (azureal ran it)\n"
@@ -270,7 +274,7 @@ fn a_large_session_is_imported_in_bounded_memory() {
         lines.push(claude_line(&here, FIRST, question, "user", &prompt).to_string());
         lines.push(claude_line(&here, FIRST, answer, "assistant", &said).to_string());
     }
-    let path = write(&world, &format!("home/.claude/projects/-p/{FIRST}.jsonl"), &lines);
+    let path = write(&world, &format!("person/.claude/projects/-p/{FIRST}.jsonl"), &lines);
     assert!(fs::metadata(&path).unwrap().len() > 100 << 20);
     drop(lines);
     let ran = run(&world, &["import", "--from", "claude", "--json"]);

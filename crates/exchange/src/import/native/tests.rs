@@ -1,3 +1,5 @@
+//! The ledger: what a second import adds.
+
 use std::fs;
 use std::path::PathBuf;
 
