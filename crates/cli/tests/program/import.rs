@@ -604,7 +604,8 @@ fn a_format_can_be_asked_for() {
     assert_eq!(world.run(&["import", path, "--format", "azs"]).code, 1);
     assert_eq!(world.run(&["import", path, "--format", "json"]).code, 1);
     assert_eq!(world.run(&["import", path, "--format", "cllm"]).code, 0);
-    assert_eq!(world.run(&["import", path, "--format", "claude"]).code, 2);
+    assert_eq!(world.run(&["import", path, "--format", "claude"]).code, 1);
+    assert_eq!(world.run(&["import", path, "--format", "other"]).code, 2);
 }
 
 #[test]
