@@ -174,9 +174,10 @@ mod cases {
             Message::new(Role::System, [Block::text("one"), Block::text("two")]),
             Message::new(Role::System, [Block::Image(image(MediaType::Gif))]),
         ];
-        for media_type in MediaType::ALL {
-            messages
-                .push(Message::new(Role::User, [Block::text("picture"), Block::Image(image(media_type))]));
+        for media_types in MediaType::ALL.chunks(6) {
+            let media = media_types.iter().map(|media_type| Block::Image(image(*media_type)));
+            let content: Vec<Block> = [Block::text("media")].into_iter().chain(media).collect();
+            messages.push(Message::new(Role::User, content));
         }
         messages.push(Message::new(Role::User, [Block::image(MediaType::Jpeg, [])]));
         check(&store, messages).await;
