@@ -298,7 +298,7 @@ fn everywhere(text: &str, number: usize) -> Vec<Value> {
 
 /// What a page of hostile texts must not have, as an expression that returns the first example.
 const FOREIGN: &str = r##"(() => {
-    const allowed = new Set("HTML HEAD META TITLE STYLE BODY HEADER H1 P SPAN DIV INPUT OUTPUT BUTTON NAV DETAILS SUMMARY OL UL LI A MAIN SECTION ARTICLE H3 H4 PRE CODE B STRONG EM S BLOCKQUOTE HR BR TABLE THEAD TBODY TR TH TD IMG AUDIO VIDEO SCRIPT".split(" "));
+    const allowed = new Set("HTML HEAD META TITLE STYLE BODY HEADER H1 P SPAN DIV INPUT OUTPUT BUTTON NAV DETAILS SUMMARY OL UL LI A MAIN SECTION ARTICLE H3 H4 PRE CODE B STRONG EM S I BLOCKQUOTE HR BR TABLE THEAD TBODY TR TH TD IMG AUDIO VIDEO SCRIPT".split(" "));
     const attributes = new Set("lang charset http-equiv content name class id hidden type placeholder aria-label autocomplete spellcheck for title aria-pressed href rel dir start open alt src controls preload".split(" "));
     if (document.scripts.length !== 1 || document.styleSheets.length !== 1) return "scripts or styles";
     if (document.head.querySelectorAll("meta").length !== 6) return "meta";

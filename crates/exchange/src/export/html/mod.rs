@@ -4,6 +4,7 @@
 //! allows exactly this script and this style, by their hashes, and no request. So even markup that would get through [`text`] could
 //! neither run nor load anything.
 
+mod code;
 mod prose;
 mod render;
 mod text;
@@ -24,7 +25,7 @@ use self::tree::Tree;
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 /// The hashes of the two, as a policy has them. A test computes them again.
-const STYLE_HASH: &str = "sha256-pC+Rtq9morfEN+QzeoQkF9l3w3+hIIOo5AU8la37Xqg=";
+const STYLE_HASH: &str = "sha256-ybj8Wj3emGtrVYPxTs33WAZWqAldjdofHGHRZt8mc7E=";
 const SCRIPT_HASH: &str = "sha256-gdTLa0OrWUkWJi+qsUGVhUOSuAdwv48CgwWiiD2VOaI=";
 
 pub(super) async fn write(
@@ -100,7 +101,8 @@ fn head(record: &SessionRecord, is_masked: bool, out: &mut impl Write) -> Result
     let has_tokens = tokens.input > 0 || tokens.output > 0;
     let facts = [
         (record.id.to_string() != record.name).then(|| record.id.to_string()),
-        Some(record.created_at.replace('T', " ").trim_end_matches('Z').to_owned()),
+        // To the minute.
+        record.created_at.get(..16).map(|created| format!("{} UTC", created.replace('T', " "))),
         agent,
         Some(record.worktree.clone()).filter(|worktree| worktree != "."),
         Some(counted(counts.messages, "message")),

@@ -5,10 +5,13 @@
 
 use pulldown_cmark::{Alignment, CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
+use super::code::coloured;
 use super::text::{code_block, escaped};
 
 /// The deepest nesting of elements. Browsers stop at some hundred.
 const DEPTH: usize = 40;
+/// The longest code that gets colours.
+const LONGEST_CODE: usize = 64 * 1024;
 /// The longest text that is read as Markdown.
 const LONGEST: usize = 512 * 1024;
 
@@ -156,7 +159,11 @@ impl Writer {
         if tag == TagEnd::CodeBlock {
             if let Some((language, code)) = self.code.take() {
                 let is_diff = matches!(language.as_str(), "diff" | "patch");
-                self.out.push_str(&code_block(&code, is_diff));
+                let short = (code.len() <= LONGEST_CODE).then(|| code.trim_end_matches('\n'));
+                match short.and_then(|code| coloured(&language, code)) {
+                    Some(html) => self.out.push_str(&format!("<pre><code>{html}</code></pre>")),
+                    None => self.out.push_str(&code_block(&code, is_diff)),
+                }
                 self.out.push('\n');
             }
             return;
@@ -181,7 +188,8 @@ mod tests {
             ),
             ("1. a\n2. b", "<ol start=\"1\">\n<li>a</li>\n<li>b</li>\n</ol>\n"),
             ("- [x] done", "<ul>\n<li class=\"task\">☑ done</li>\n</ul>\n"),
-            ("```rust\nfn a() {}\n```", "<pre><code>fn a() {}</code></pre>\n"),
+            ("```rust\nfn a() {}\n```", "<pre><code><i class=\"k\">fn</i> a() {}</code></pre>\n"),
+            ("```\nfn a() {}\n```", "<pre><code>fn a() {}</code></pre>\n"),
             (
                 "|a|b|\n|-|-:|\n|1|2|",
                 "<div class=\"wide\"><table>\n<thead><tr><th>a</th><th class=\"right\">b</th></tr></thead><tbody>\n<tr><td>1</td><td class=\"right\">2</td></tr>\n</tbody></table></div>\n",

@@ -120,19 +120,19 @@ fn place(seq: Seq) -> (String, String) {
 fn article(seq: Seq, class: &str, name: &str, content: &str) -> String {
     let (id, link) = place(seq);
     let name = if class == "plan" { name.to_owned() } else { escaped(name) };
-    format!("<article{id} class=\"{class}\"><h3>{name}{link}</h3>\n{content}</article>\n")
+    format!("<article{id} class=\"{class}\"><h3>{link}{name}</h3>\n{content}</article>\n")
 }
 
 /// `summary` and `content` are HTML.
 fn folded(seq: Seq, class: &str, summary: &str, content: &str) -> String {
     let (id, link) = place(seq);
-    format!("<details{id} class=\"{class}\"><summary>{summary}{link}</summary>\n{content}\n</details>\n")
+    format!("<details{id} class=\"{class}\"><summary>{link}{summary}</summary>\n{content}\n</details>\n")
 }
 
 /// `text` is HTML.
 fn note(seq: Seq, text: &str) -> String {
     let (id, link) = place(seq);
-    format!("<p{id} class=\"note\">{text}{link}</p>\n")
+    format!("<p{id} class=\"note\">{link}{text}</p>\n")
 }
 
 /// Returns the first line of a text, cut.
@@ -188,15 +188,22 @@ fn input(call: &ToolCall, about: &str) -> String {
         return code_block(detail, is_diff(detail));
     }
     let fields = call.input.fields();
-    let says_more = fields.len() > 1 || about.is_empty();
-    if says_more && !fields.is_empty() {
-        return code_block(&indented(&call.input), false);
+    let description = call.input.string_field("description").unwrap_or_default();
+    let mut out = String::new();
+    if about.is_empty() || fields.len() > 1 + usize::from(!description.is_empty()) {
+        if !fields.is_empty() {
+            out.push_str(&code_block(&indented(&call.input), false));
+        }
+        return out;
+    }
+    if !description.is_empty() && description != about {
+        out.push_str(&format!("<p class=\"note\">{}</p>\n", escaped(&description)));
     }
     // The title has only the first line of it, and only its beginning.
     if about.contains('\n') || about.chars().count() > TITLE {
-        return code_block(about, false);
+        out.push_str(&code_block(about, false));
     }
-    String::new()
+    out
 }
 
 /// Returns JSON over several lines, or as it is where it cannot be read.
@@ -269,7 +276,7 @@ fn ending(seq: Seq, complete: &Complete) -> String {
     }
     let class = if outcome == Outcome::Done { "end" } else { "end bad" };
     let (id, link) = place(seq);
-    format!("<p{id} class=\"{class}\">{}{link}</p>\n", escaped(&words.join(" · ")))
+    format!("<p{id} class=\"{class}\">{link}{}</p>\n", escaped(&words.join(" · ")))
 }
 
 /// Returns a number with spaces between groups of three digits.
