@@ -103,6 +103,12 @@ const PGBOUNCER: Tool = Tool {
     source: Source::Apt("pgbouncer"),
     lost: "the tests of the PostgreSQL store behind a pooler are skipped",
 };
+const CHROMIUM: Tool = Tool {
+    name: "chromium",
+    probe: &["sh", "-c", "command -v chromium || command -v chromium-browser || command -v google-chrome"],
+    source: Source::Apt("chromium"),
+    lost: "the tests of exported pages in a real browser are skipped",
+};
 
 /// What there is to run the checks with.
 pub(crate) struct Present {
@@ -119,7 +125,7 @@ pub(crate) struct Present {
 pub(crate) fn ensure(installing: Installing) -> Result<Present> {
     let is_missing = |tool: &&Tool| !tool.is_present();
     let mut missing: Vec<&Tool> =
-        [&RUSTFMT, &CLIPPY, &STRACE, &SQLITE3, &GIT, &NPM, &POSTGRESQL, &PGBOUNCER, &REDIS]
+        [&RUSTFMT, &CLIPPY, &STRACE, &SQLITE3, &GIT, &NPM, &POSTGRESQL, &PGBOUNCER, &REDIS, &CHROMIUM]
             .into_iter()
             .filter(is_missing)
             .collect();
@@ -132,7 +138,9 @@ pub(crate) fn ensure(installing: Installing) -> Result<Present> {
         missing.retain(is_missing);
     }
     if missing.is_empty() {
-        println!("rustfmt, clippy, strace, sqlite3, git, npm, postgresql, pgbouncer and redis are there");
+        println!(
+            "rustfmt, clippy, strace, sqlite3, git, npm, postgresql, pgbouncer, redis and chromium are there"
+        );
     }
     let mut notices = Vec::new();
     for tool in &missing {

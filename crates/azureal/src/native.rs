@@ -344,7 +344,7 @@ fn source_of_folder(folder: &Path, workspace: &Workspace) -> Option<&'static dyn
     let is_of = |source: &&&'static dyn NativeSource| {
         let Ok(home) = source.open(folder, &workspace.environment().temporary()) else { return false };
         let is_of_source = |session: NativeSession| {
-            azureal_exchange::recognise_native(&session.path, &workspace.environment().temporary())
+            recognise_native(&session.path, &workspace.environment().temporary())
                 .is_ok_and(|found| found.is_some_and(|found| found.agent() == source.agent()))
         };
         home.sessions(None).take(PROBES).filter_map(Result::ok).any(is_of_source)

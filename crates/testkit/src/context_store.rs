@@ -174,13 +174,10 @@ mod cases {
             Message::new(Role::System, [Block::text("one"), Block::text("two")]),
             Message::new(Role::System, [Block::Image(image(MediaType::Gif))]),
         ];
-        // Few messages: a store may keep no more than the last ones.
-        for media_types in MediaType::ALL.chunks(4) {
-            let pictures = media_types.iter().map(|media_type| Block::Image(image(*media_type)));
-            messages.push(Message::new(
-                Role::User,
-                [Block::text("picture")].into_iter().chain(pictures).collect::<Vec<_>>(),
-            ));
+        for media_types in MediaType::ALL.chunks(6) {
+            let media = media_types.iter().map(|media_type| Block::Image(image(*media_type)));
+            let content: Vec<Block> = [Block::text("media")].into_iter().chain(media).collect();
+            messages.push(Message::new(Role::User, content));
         }
         messages.push(Message::new(Role::User, [Block::image(MediaType::Jpeg, [])]));
         check(&store, messages).await;

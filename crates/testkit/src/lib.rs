@@ -15,6 +15,7 @@
 )]
 
 mod agree;
+pub mod browser;
 mod context_store;
 mod contract;
 mod log;

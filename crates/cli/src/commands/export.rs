@@ -3,6 +3,7 @@ use std::path::{Path, PathBuf};
 use azureal::Workspace;
 use azureal::error::shown;
 use azureal::exchange::{ExistingFile, ExportFormat, ExportOptions, Exported, export, export_to_file};
+use azureal::json::SESSION_SCHEMA;
 use azureal::sessions::{called, resolve_to_read};
 use azureal_core::{EventSource, SessionId};
 use azureal_engine::{FullHistory, Recovered};
@@ -18,7 +19,7 @@ use crate::output::{Output, counted, warn};
 /// Write a session in the format of another program
 ///
 /// To standard output, or to a file that only you can read. `json` has everything that is stored and can be imported
-/// again; the other formats have what they can express. Stored results of tools are short: `--full` writes them whole.
+/// again; the other formats have what they can express. `html` is one page that needs no network and no other file. Stored results of tools are short: `--full` writes them whole.
 ///
 /// Keys, tokens and passwords are replaced by masks such as `[redacted: github token]`, as far as they can be recognised,
 /// unless `--raw` is given. The session itself is not changed. `[redact] patterns` in your own azufig.toml adds patterns.
@@ -26,6 +27,8 @@ use crate::output::{Output, counted, warn};
 #[command(after_long_help = "\
 Examples:
   azureal export S3 --format markdown
+  azureal export S3 --format html -o S3.html
+  azureal export S3 --format anthropic | jq '.messages | length'
   azureal export S3 --raw -o S3.json
   azureal export S3 --full --format markdown -o S3.md
   azureal export S3 --format cllm -o ~/.cllm/conversations/fix-login.json")]
@@ -47,6 +50,9 @@ pub(crate) struct Args {
     /// Replace the file if it exists
     #[arg(long, requires = "output")]
     force: bool,
+    /// Print the JSON Schema of the format `json`
+    #[arg(long, exclusive = true)]
+    schema: bool,
 }
 
 /// The value of `--format`.
@@ -54,8 +60,15 @@ pub(crate) struct Args {
 enum FormatArgument {
     /// All of it, exactly; `azureal import` reads it back
     Json,
-    /// For people
+    /// For people, on a code host or in an editor
     Markdown,
+    /// For people, in a browser: one page that needs no network and no other file
+    Html,
+    /// Messages for OpenAI's chat completions: `{"messages":[…]}`
+    #[value(name = "openai")]
+    OpenAi,
+    /// Messages for Anthropic's API: `{"system":…,"messages":[…]}`
+    Anthropic,
     /// A conversation of cllm; tool calls become text
     Cllm,
     /// A list of messages as axio writes them
@@ -67,6 +80,9 @@ impl From<FormatArgument> for ExportFormat {
         match argument {
             FormatArgument::Json => Self::Json,
             FormatArgument::Markdown => Self::Markdown,
+            FormatArgument::Html => Self::Html,
+            FormatArgument::OpenAi => Self::OpenAi,
+            FormatArgument::Anthropic => Self::Anthropic,
             FormatArgument::Cllm => Self::Cllm,
             FormatArgument::Axio => Self::Axio,
         }
@@ -79,6 +95,9 @@ pub(crate) async fn run(
     found: &[Recovered],
     out: &mut Output,
 ) -> Result<(), Failure> {
+    if args.schema {
+        return out.text(SESSION_SCHEMA);
+    }
     let record = resolve_to_read(place, found, args.session.session.as_deref()).await?;
     let format = args.format.into();
     let history = if args.full { Some(place.full_history(record.id).await?) } else { None };
@@ -88,9 +107,16 @@ pub(crate) async fn run(
         ..ExportOptions::new(format)
     };
     let Some(path) = args.output.as_deref().filter(|path| *path != Path::new("-")) else {
-        if out.is_json() && format == ExportFormat::Markdown {
-            return Err(Failure::usage("`--json` and `--format markdown` are two formats for one output")
-                .with_hint("write the document to a file with `-o`, or leave out `--json`"));
+        let document = match format {
+            ExportFormat::Markdown => Some("markdown"),
+            ExportFormat::Html => Some("html"),
+            _ => None,
+        };
+        if let Some(name) = document.filter(|_| out.is_json()) {
+            return Err(Failure::usage(format!(
+                "`--json` and `--format {name}` are two formats for one output"
+            ))
+            .with_hint("write the document to a file with `-o`, or leave out `--json`"));
         }
         let exported = export(&*place.store, &record, options, out).await?;
         warn_of(&exported, record.id);

@@ -95,7 +95,7 @@ fn markdown_is_for_people() {
 
     ## User
 
-    List them — 列出
+    > List them — 列出
 
     ## Assistant
 

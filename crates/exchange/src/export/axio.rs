@@ -16,7 +16,7 @@ pub(super) async fn write(
     out: &mut impl Write,
 ) -> Result<DamagedEvents, ExportError> {
     let mut fold = Fold::default();
-    let damaged = each_event(source, record.id, masking, |event| {
+    let damaged = each_event(source, record.id, masking, |_, event| {
         fold.push(event);
         Ok(())
     })

@@ -28,7 +28,7 @@ pub(super) async fn write(
     let mut metadata = Map::new();
     let mut model = None;
     let mut events = 0;
-    let damaged = each_event(source, record.id, masking, |event| {
+    let damaged = each_event(source, record.id, masking, |_, event| {
         if let (0, Event::SystemMessage(system)) = (events, &event) {
             keep_record(system, &mut metadata);
         }

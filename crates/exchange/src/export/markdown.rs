@@ -1,13 +1,21 @@
-//! A session as a document for people.
+//! A session as a document for people, as code hosts and editors show it.
+//!
+//! The document has the headings, and no text of the session can add one of that rank, leave its place or be HTML. Long results are folded.
 
 use std::io::Write;
 
 use azureal_core::event::{FileChange, MessageEvent};
-use azureal_core::{Block, Event, Json, Role, SessionRecord, Tool, duration_text, visible, visible_line};
+use azureal_core::{
+    Block, Event, Json, Role, SessionRecord, Tool, counted, duration_text, visible, visible_line,
+};
 
+use super::inert::inert;
 use super::masking::Masking;
 use super::{ExportError, Source, each_event};
 use crate::DamagedEvents;
+
+/// The longest result that is shown unfolded, in lines and bytes.
+const LONGEST_RESULT: (usize, usize) = (12, 1200);
 
 pub(super) async fn write(
     source: &Source<'_>,
@@ -16,7 +24,7 @@ pub(super) async fn write(
     out: &mut impl Write,
 ) -> Result<DamagedEvents, ExportError> {
     let counts = &record.counts;
-    writeln!(out, "# {}\n", visible_line(&record.name))?;
+    writeln!(out, "# {}\n", plain(&record.name))?;
     let facts = [
         ("Session", Some(record.id.to_string())),
         ("Created", Some(record.created_at.clone())),
@@ -27,10 +35,10 @@ pub(super) async fn write(
     ];
     for (name, fact) in facts {
         if let Some(fact) = fact.filter(|fact| !fact.is_empty()) {
-            writeln!(out, "- {name}: {}", visible_line(&fact))?;
+            writeln!(out, "- {name}: {}", plain(&fact))?;
         }
     }
-    each_event(source, record.id, masking, |event| {
+    each_event(source, record.id, masking, |_, event| {
         if let Some(section) = section(&event) {
             write!(out, "\n{}\n", visible(section.trim_end()))?;
         }
@@ -45,8 +53,9 @@ fn section(event: &Event) -> Option<String> {
         Event::UserMessage(message) => said(Role::User, &message.content),
         Event::AssistantText(text) if text.subagent.is_none() => said(Role::Assistant, &text.text),
         Event::AssistantText(text) => quoted("Subagent", &text.text),
-        Event::SystemMessage(system) => said(Role::System, &fenced(&system.content)),
-        Event::Plan(plan) => format!("## Plan {}\n\n{}", plan.name, plan.content),
+        Event::SystemMessage(system) if system.content.is_empty() => return None,
+        Event::SystemMessage(system) => said(Role::System, &system.content),
+        Event::Plan(plan) => format!("## Plan {}\n\n{}", plain(&plan.name), inert(&plan.content)),
         Event::Command(command) => format!("## Command\n\n{}", code(&command.name)),
         Event::ToolCall(call) => match &call.detail {
             Some(detail) => {
@@ -68,7 +77,7 @@ fn section(event: &Event) -> Option<String> {
             if complete.success { "Done" } else { "Failed" },
             duration_text(complete.duration_ms)
         ),
-        Event::ModelSwitch(switch) => format!("*Model: {}*", switch.model),
+        Event::ModelSwitch(switch) => format!("*Model: {}*", plain(&switch.model)),
         Event::Changes(changes) => {
             let files = changed(&changes.summary(), &changes.files);
             match &changes.detail {
@@ -77,7 +86,7 @@ fn section(event: &Event) -> Option<String> {
             }
         }
         Event::Undo(undo) => changed(&undo.summary(), &undo.files),
-        Event::Unknown(unknown) => format!("*Unknown event: {}*", unknown.kind()),
+        Event::Unknown(unknown) => format!("*Unknown event: {}*", plain(unknown.kind())),
         Event::Init(_) | Event::Hook(_) | Event::Compacting | Event::Compacted | Event::Reasoning(_) => {
             return None;
         }
@@ -89,14 +98,20 @@ fn changed(summary: &str, files: &[FileChange]) -> String {
     format!("*{summary}*\n{}", files.collect::<String>())
 }
 
+/// Returns a text below the heading of its role. A prompt is quoted, so that it stands out; a system message is shown as it is.
 fn said(role: Role, text: &str) -> String {
+    let text = match role {
+        Role::User => in_quote(text),
+        Role::Assistant => inert(text),
+        Role::System => folded("System message", text),
+    };
     format!("{}\n\n{text}", role.heading())
 }
 
 fn of_block(role: Role, block: &Block) -> String {
     match block {
         Block::Text { text } => said(role, text),
-        Block::Image(image) => said(role, &image.note()),
+        Block::Image(image) => format!("{}\n\n{}", role.heading(), image.note()),
         Block::ToolUse { name, input, .. } => called(name, input),
         Block::ToolResult { content, is_error, .. } => answered(&content.text(), *is_error),
     }
@@ -104,7 +119,7 @@ fn of_block(role: Role, block: &Block) -> String {
 
 fn called(tool: &str, input: &Json) -> String {
     let about = Tool::named(tool).key_text(input);
-    let tool = visible_line(tool);
+    let tool = plain(tool);
     if about.contains('\n') {
         format!("**{tool}**\n\n{}", fenced(&about))
     } else {
@@ -115,14 +130,47 @@ fn called(tool: &str, input: &Json) -> String {
 fn answered(content: &str, is_error: bool) -> String {
     match (content.trim().is_empty(), is_error) {
         (true, false) => "*No output*".to_owned(),
-        (_, false) => fenced(content),
-        (_, true) => format!("Failed:\n\n{}", fenced(content)),
+        (_, false) => folded("Result", content),
+        (_, true) => format!("Failed:\n\n{}", folded("Result", content)),
     }
 }
 
+/// Returns a text as a code block; a long one is folded.
+fn folded(title: &str, text: &str) -> String {
+    let lines = text.lines().count();
+    if lines <= LONGEST_RESULT.0 && text.len() <= LONGEST_RESULT.1 {
+        return fenced(text);
+    }
+    let size = counted(lines as u64, "line");
+    format!("<details>\n<summary>{title}, {size}</summary>\n\n{}\n\n</details>", fenced(text))
+}
+
 fn quoted(title: &str, text: &str) -> String {
-    let lines: Vec<String> = text.lines().map(|line| format!("> {line}")).collect();
-    format!("> **{title}**\n>\n{}", lines.join("\n"))
+    format!("> **{title}**\n>\n{}", in_quote(text))
+}
+
+/// Returns a text as a quote, which it cannot leave.
+fn in_quote(text: &str) -> String {
+    let lines: Vec<String> =
+        inert(text).lines().map(|line| format!("> {line}").trim_end().to_owned()).collect();
+    lines.join("\n")
+}
+
+/// Returns a text of one line without any meaning in Markdown.
+fn plain(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in visible_line(text).chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '&' => out.push_str("&amp;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '#' | '|' | '~' | '!' => {
+                out.push('\\');
+                out.push(c);
+            }
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 /// Returns the language of a detail for its code block: a diff, or the output of a command.
@@ -130,7 +178,7 @@ fn diff_language(detail: &str) -> &'static str {
     if detail.starts_with("--- ") { "diff" } else { "" }
 }
 
-fn fenced(text: &str) -> String {
+pub(super) fn fenced(text: &str) -> String {
     fenced_as("", text)
 }
 
@@ -165,6 +213,24 @@ mod tests {
         assert_eq!(fenced("plain\n"), "```\nplain\n```");
         assert_eq!(code("a``b"), "```a``b```");
         assert_eq!(code("`a`"), "`` `a` ``");
+    }
+
+    #[test]
+    fn a_long_result_is_folded_and_a_prompt_is_quoted() {
+        let shown = |event: &Event| section(event).unwrap();
+        let long = "line\n".repeat(20);
+        let result =
+            shown(&Event::from_json(&format!(r#"{{"ToolResult":{{"content":{long:?}}}}}"#)).unwrap());
+        assert!(
+            result.starts_with("<details>\n<summary>Result, 20 lines</summary>\n\n```\nline\n"),
+            "{result}"
+        );
+        assert!(result.ends_with("\n```\n\n</details>"), "{result}");
+        assert_eq!(
+            shown(&Event::user("# Do it\n\n<b>now</b>")),
+            "## User\n\n> ### Do it\n>\n> &lt;b>now&lt;/b>"
+        );
+        assert_eq!(plain("a_b <i> [x](y) `z`"), "a\\_b &lt;i> \\[x\\](y) \\`z\\`");
     }
 
     #[test]

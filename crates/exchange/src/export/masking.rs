@@ -15,6 +15,11 @@ impl<'r> Masking<'r> {
         Self { redactor, count: 0 }
     }
 
+    /// Returns whether secrets are masked.
+    pub(super) fn is_on(&self) -> bool {
+        self.redactor.is_some()
+    }
+
     /// Returns the number of events and summaries that were masked.
     pub(super) fn count(&self) -> u64 {
         self.count

@@ -1,19 +1,24 @@
 //! Export: one module for each format.
 
+mod anthropic;
 mod axio;
 mod cllm;
 mod error;
 mod file;
+mod html;
+mod inert;
 mod json;
 mod markdown;
 mod masking;
+mod openai;
 mod paired;
+mod provider;
 
 use std::io::Write;
 
 use azureal_core::{
-    Event, EventRange, EventSource, Message, Page, Redactor, Role, SessionId, SessionRecord, SessionStore,
-    StoreError, StoredEvent, async_trait, each_page,
+    Event, EventRange, EventSource, Message, Page, Redactor, Role, Seq, SessionId, SessionRecord,
+    SessionStore, StoreError, StoredEvent, async_trait, each_page,
 };
 
 pub use error::ExportError;
@@ -34,6 +39,12 @@ pub enum ExportFormat {
     Cllm,
     /// A list of messages, as axio writes it.
     Axio,
+    /// The messages of OpenAI's chat completions, as a part of the body of a request.
+    OpenAi,
+    /// The messages of Anthropic's API, as a part of the body of a request.
+    Anthropic,
+    /// One page for a browser, which needs no network and no other file.
+    Html,
 }
 
 /// The result of an export.
@@ -98,6 +109,9 @@ pub async fn export(
         ExportFormat::Markdown => markdown::write(source, record, &mut masking, out).await,
         ExportFormat::Cllm => cllm::write(source, record, options.conversation, &mut masking, out).await,
         ExportFormat::Axio => axio::write(source, record, &mut masking, out).await,
+        ExportFormat::OpenAi => openai::write(source, record, &mut masking, out).await,
+        ExportFormat::Anthropic => anthropic::write(source, record, &mut masking, out).await,
+        ExportFormat::Html => html::write(source, record, &mut masking, out).await,
     }?;
     Ok(Exported { damaged, masked: masking.count() })
 }
@@ -114,16 +128,17 @@ async fn each_event(
     source: &Source<'_>,
     id: SessionId,
     masking: &mut Masking<'_>,
-    mut take: impl FnMut(Event) -> Result<(), ExportError>,
+    mut take: impl FnMut(Seq, Event) -> Result<(), ExportError>,
 ) -> Result<DamagedEvents, ExportError> {
     let mut damaged = DamagedEvents::default();
     each_page(source, id, EventRange::All, |page| {
         for stored in &page {
             let stored = &*masking.event(stored);
-            take(stored.event().unwrap_or_else(|damage| {
+            let event = stored.event().unwrap_or_else(|damage| {
                 damaged.add(stored, &damage.to_string());
                 Event::error("damaged", format!("event {} cannot be read: {damage}", stored.seq))
-            }))?;
+            });
+            take(stored.seq, event)?;
         }
         Ok::<(), ExportError>(())
     })

@@ -8,7 +8,7 @@
 //!  "compactions":[{"after_seq":1,"summary":"…","created":"…","writer":"claude/haiku","opening_chars":1200}]}
 //! ```
 //!
-//! Kind and data reproduce the stored text of nearly every event. Where they do not, `text` holds it.
+//! [`SESSION_SCHEMA`] describes it. Kind and data reproduce the stored text of nearly every event. Where they do not, `text` holds it.
 
 mod event;
 mod session;
@@ -16,6 +16,8 @@ mod session;
 pub use event::{Content, EventLine, ParsedEventLine, event_text};
 pub use session::SessionLine;
 
+/// The JSON Schema of an exported session.
+pub const SESSION_SCHEMA: &str = include_str!("session.schema.json");
 /// The `format` of an exported session.
 pub const SESSION_FORMAT: &str = "azureal-session";
 /// The newest `version` of the format.

@@ -25,7 +25,7 @@ fn free_port() -> u16 {
 }
 
 /// Reports a test as skipped, with a clear reason; fails if skipping is not allowed.
-fn skip(why: &str) {
+pub(crate) fn skip(why: &str) {
     assert!(
         std::env::var_os("AZUREAL_REQUIRE_TOOLS").is_none(),
         "{why}, and this run may skip nothing: `cargo xtask test --install` installs what is missing"
@@ -41,7 +41,7 @@ fn hand_over(folder: &Path, file: &Path) {
 }
 
 /// Finds a program on the path, or where systems put the programs of servers.
-fn find(program: &str) -> Option<PathBuf> {
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path = std::env::split_paths(&path).collect::<Vec<_>>();
     let usual = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/opt/homebrew/bin"].map(PathBuf::from);

@@ -1,0 +1,281 @@
+//! Exports of every recording of the real agents, and of one session with every kind of event, against what each format promises.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use azureal::exchange::{ExportFormat, ExportOptions, export};
+use azureal::json::SESSION_SCHEMA;
+use azureal_agents::registry;
+use azureal_core::agent::{AgentOutput, Ending, Exit};
+use azureal_core::{Compaction, Event, NewSession, Seq, SessionId, SessionStore, append_events};
+use azureal_store::MemoryStore;
+use boon::{Compiler, SchemaIndex, Schemas};
+use futures_executor::block_on;
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+fn folders(parent: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(parent).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.is_dir()).collect()
+}
+
+/// Returns the events of every recorded run, with its name.
+fn recordings() -> Vec<(String, Vec<Event>)> {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../agents/tests/fixtures");
+    let mut found = Vec::new();
+    for agent in folders(&fixtures) {
+        for run in folders(&agent).iter().flat_map(|version| folders(version)) {
+            let name = agent.file_name().unwrap().to_str().unwrap();
+            let mut parser = registry::find(name).unwrap().parser();
+            let output = fs::read(run.join("stdout.jsonl")).unwrap();
+            let mut outputs: Vec<AgentOutput> =
+                output.split(|byte| *byte == b'\n').flat_map(|line| parser.line(line)).collect();
+            outputs.extend(parser.end(&Ending {
+                exit: Some(Exit::Code(0)),
+                duration: Duration::from_secs(1),
+                ..Ending::default()
+            }));
+            let events = outputs.into_iter().filter_map(|output| match output {
+                AgentOutput::Event(event) => Some(event),
+                _ => None,
+            });
+            let events = [Event::user("Do it")].into_iter().chain(events).collect();
+            found.push((run.display().to_string(), events));
+        }
+    }
+    assert!(found.len() > 150, "only {} recordings were found", found.len());
+    found
+}
+
+/// One event of every kind, with all fields, with none, and of kinds that no build knows.
+fn every_kind() -> Vec<Event> {
+    let file = json!({"path": "a", "status": "renamed", "from": "b", "added": 1, "removed": 2});
+    let changes = json!({"worktree": ".", "before": "x", "after": "y", "files": [file], "directories": [{"path": "d", "files": 3}],
+        "during": ["u"], "skipped": [{"path": "p", "reason": "r"}], "late": true, "detail": "--- a\n+++ b\n"});
+    let blocks = json!([
+        {"type": "text", "text": "t"},
+        {"type": "image", "media_type": "image/png", "data": "AQID"},
+        {"type": "audio", "media_type": "audio/wav", "data": "AQID"},
+        {"type": "tool_use", "id": "i", "name": "n", "input": null},
+        {"type": "tool_result", "tool_use_id": "i", "content": [{"type": "text", "text": "x"}, {"type": "video", "media_type": "video/mp4", "data": ""}], "is_error": true},
+        {"type": "tool_result", "tool_use_id": "j", "content": "x"},
+    ]);
+    let usage = json!({"input_tokens": u64::MAX, "output_tokens": 2, "cache_read_tokens": 3, "cache_write_tokens": 4, "context_tokens": 5});
+    let whole = [
+        json!({"Init": {"cwd": "c", "model": "m", "agent": "claude", "agent_session": "s", "requested_model": "r"}}),
+        json!({"Hook": {"name": "n", "output": "o"}}),
+        json!({"UserMessage": {"content": "c", "starts": true}}),
+        json!({"Command": {"name": "n"}}),
+        json!({"Plan": {"name": "n", "content": "c"}}),
+        json!({"AssistantText": {"text": "t", "starts": true, "subagent": "s"}}),
+        json!({"ToolCall": {"tool_use_id": "i", "tool_name": "Bash", "file_path": "f", "input": {"n": 1.50}, "omitted": 1, "detail": "d", "starts": true, "subagent": "s"}}),
+        json!({"ToolResult": {"tool_use_id": "i", "tool_name": "Bash", "file_path": "f", "content": "c", "is_error": true, "omitted": 1, "detail": "d", "starts": true, "subagent": "s"}}),
+        json!({"Complete": {"success": true, "duration_ms": 1, "cost_usd": 0.5, "outcome": "timeout", "usage": usage, "continues": true}}),
+        json!({"ModelSwitch": {"model": "m", "agent": "a"}}),
+        json!("Compacting"),
+        json!("Compacted"),
+        json!({"SystemMessage": {"content": "c", "context_executed_at": "t", "context_commands": [{"name": "n", "command": "c", "exit_code": null, "duration_ms": 1}]}}),
+        json!({"Error": {"message": "m", "kind": "k"}}),
+        json!({"Reasoning": {"text": "t", "subagent": "s"}}),
+        json!({"Message": {"role": "user", "content": blocks}}),
+        json!({"Changes": changes}),
+        json!({"Undo": {"of": 1, "turn": 2, "redo": true, "before": "x", "after": "y", "files": [], "directories": []}}),
+        json!({"Telemetry": {"cpu": 0.50}}),
+        json!({"UserMessage": {}}),
+        json!({"ToolCall": {"extra": [1]}}),
+    ];
+    whole.iter().map(|event| Event::from_json(&event.to_string()).unwrap()).collect()
+}
+
+fn stored(events: Vec<Event>) -> (MemoryStore, SessionId) {
+    let store = MemoryStore::default();
+    let id = block_on(store.create(NewSession::default())).unwrap();
+    block_on(append_events(&store, id, events)).unwrap();
+    let summary = Compaction::new(Seq(1), "s");
+    block_on(store.add_compaction(id, &summary)).unwrap();
+    (store, id)
+}
+
+fn exported((store, id): &(MemoryStore, SessionId), format: ExportFormat) -> String {
+    let record = block_on(store.get(*id)).unwrap();
+    let mut out = Vec::new();
+    block_on(export(store, &record, ExportOptions::new(format), &mut out)).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn schema() -> (Schemas, SchemaIndex) {
+    let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
+    compiler.add_resource("session.json", serde_json::from_str(SESSION_SCHEMA).unwrap()).unwrap();
+    let index = compiler.compile("session.json", &mut schemas).unwrap();
+    (schemas, index)
+}
+
+#[test]
+fn every_export_as_json_follows_the_schema() {
+    let (schemas, index) = schema();
+    let mut sessions = recordings();
+    sessions.push(("every kind".to_owned(), every_kind()));
+    for (name, events) in sessions {
+        let export: Value = serde_json::from_str(&exported(&stored(events), ExportFormat::Json)).unwrap();
+        if let Err(error) = schemas.validate(&export, index) {
+            panic!("{name}: {error:#}");
+        }
+    }
+}
+
+#[test]
+fn the_schema_refuses_what_is_no_session() {
+    let (schemas, index) = schema();
+    let good: Value = serde_json::from_str(&exported(&stored(every_kind()), ExportFormat::Json)).unwrap();
+    assert!(schemas.validate(&good, index).is_ok());
+    for (pointer, value) in [
+        ("/format", json!("other")),
+        ("/version", json!("1")),
+        ("/session/id", json!("3")),
+        ("/session/cost_usd", json!("0")),
+        ("/events/0/seq", json!(0)),
+        ("/events/2/data/content", json!(1)),
+        ("/events/15/data/role", json!("tool")),
+        ("/events/15/data/content/1/data", json!(null)),
+        ("/compactions/0/summary", json!(null)),
+    ] {
+        let mut bad = good.clone();
+        *bad.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}")) = value;
+        assert!(schemas.validate(&bad, index).is_err(), "{pointer}");
+    }
+    for missing in ["format", "session", "events", "compactions"] {
+        let mut bad = good.clone();
+        bad.as_object_mut().unwrap().remove(missing);
+        assert!(schemas.validate(&bad, index).is_err(), "{missing}");
+    }
+}
+
+#[test]
+fn the_program_prints_the_schema() {
+    let world = World::new();
+    let schema: Value = serde_json::from_str(&world.run(&["export", "--schema"]).quiet()).unwrap();
+    assert_eq!(schema["$id"], "urn:azureal:session:1");
+    assert_eq!(world.run(&["export", "S1", "--schema"]).code, 2);
+}
+
+fn is_id(id: &str) -> bool {
+    !id.is_empty() && id.len() <= 40 && id.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
+}
+
+/// Checks what the API refuses otherwise.
+fn check_anthropic(name: &str, body: &Value) {
+    let messages = body["messages"].as_array().unwrap();
+    let mut ids = std::collections::HashSet::new();
+    let mut open: Vec<String> = Vec::new();
+    for (index, message) in messages.iter().enumerate() {
+        let role = message["role"].as_str().unwrap();
+        assert_eq!(role, if index % 2 == 0 { "user" } else { "assistant" }, "{name}: message {index}");
+        let content = message["content"].as_array().unwrap();
+        assert!(!content.is_empty(), "{name}");
+        // Results stand first, in the message after their calls, and answer all of them.
+        let answered: Vec<String> = content
+            .iter()
+            .take_while(|block| block["type"] == "tool_result")
+            .map(|block| block["tool_use_id"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(answered, open, "{name}: message {index}");
+        open.clear();
+        for block in content.iter().skip(answered.len()) {
+            match block["type"].as_str().unwrap() {
+                "text" => assert!(!block["text"].as_str().unwrap().trim().is_empty(), "{name}"),
+                "image" => assert_eq!(block["source"]["type"], "base64", "{name}"),
+                "tool_use" => {
+                    let id = block["id"].as_str().unwrap();
+                    assert!(role == "assistant" && is_id(id) && ids.insert(id.to_owned()), "{name}: {block}");
+                    assert!(
+                        block["input"].is_object() && is_id(&block["name"].as_str().unwrap()[..1]),
+                        "{name}: {block}"
+                    );
+                    open.push(id.to_owned());
+                }
+                other => panic!("{name}: {other}"),
+            }
+        }
+    }
+    assert!(open.is_empty(), "{name}: a call has no result");
+}
+
+/// Checks what the API refuses otherwise.
+fn check_openai(name: &str, body: &Value) {
+    let mut open: Vec<String> = Vec::new();
+    for (index, message) in body["messages"].as_array().unwrap().iter().enumerate() {
+        let role = message["role"].as_str().unwrap();
+        if role == "tool" {
+            assert_eq!(message["tool_call_id"], open.remove(0), "{name}: message {index}");
+            assert!(message["content"].is_string(), "{name}");
+            continue;
+        }
+        assert!(open.is_empty(), "{name}: message {index} stands before the results of {open:?}");
+        match role {
+            "system" => assert_eq!(index, 0, "{name}"),
+            "user" => assert!(message["content"].is_string() || message["content"].is_array(), "{name}"),
+            "assistant" => {
+                let calls = message["tool_calls"].as_array().cloned().unwrap_or_default();
+                assert!(message["content"].is_string() || !calls.is_empty(), "{name}: {message}");
+                for call in calls {
+                    assert!(is_id(call["id"].as_str().unwrap()), "{name}: {call}");
+                    let arguments: Value =
+                        serde_json::from_str(call["function"]["arguments"].as_str().unwrap()).unwrap();
+                    assert!(arguments.is_object(), "{name}: {call}");
+                    open.push(call["id"].as_str().unwrap().to_owned());
+                }
+            }
+            other => panic!("{name}: {other}"),
+        }
+    }
+    assert!(open.is_empty(), "{name}: a call has no result");
+}
+
+#[test]
+fn message_lists_are_what_the_providers_take() {
+    let mut sessions = recordings();
+    sessions.push(("every kind".to_owned(), every_kind()));
+    // Agents count their calls anew in each turn.
+    let twice: Vec<Event> = sessions
+        .iter()
+        .filter(|(name, _)| name.contains("codex"))
+        .take(20)
+        .flat_map(|(_, events)| events.clone())
+        .collect();
+    sessions.push(("many turns".to_owned(), twice));
+    let mut calls = 0;
+    for (name, events) in sessions {
+        let session = stored(events);
+        let anthropic: Value = serde_json::from_str(&exported(&session, ExportFormat::Anthropic)).unwrap();
+        check_anthropic(&name, &anthropic);
+        let openai: Value = serde_json::from_str(&exported(&session, ExportFormat::OpenAi)).unwrap();
+        check_openai(&name, &openai);
+        calls += openai.to_string().matches("tool_call_id").count();
+        assert_eq!(
+            anthropic.to_string().matches(r#""type":"tool_use""#).count(),
+            openai.to_string().matches(r#""type":"function""#).count()
+        );
+    }
+    assert!(calls > 100, "{calls}");
+}
+
+#[test]
+fn message_lists_can_be_imported() {
+    let call = json!({"ToolCall": {"tool_use_id": "t1", "tool_name": "Bash", "input": {"command": "ls"}}});
+    let result = json!({"ToolResult": {"tool_use_id": "t1", "tool_name": "Bash", "content": "a b"}});
+    let system = json!({"SystemMessage": {"content": "Be brief."}});
+    let (user, assistant) = (crate::world::user, crate::world::assistant);
+    let events = [system, user("Hello"), assistant("Hi"), call, result, assistant("Done")];
+    for format in ["openai", "anthropic"] {
+        let world = World::new();
+        world.session("talk", &events);
+        let file = format!("{format}.json");
+        world.run(&["export", "talk", "-f", format, "-o", &file]).quiet();
+        let ran = world.run(&["import", &file]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{ran}");
+        let again = world.run(&["export", format, "-f", format]).quiet();
+        assert_eq!(again, fs::read_to_string(world.path(&format!("p/{file}"))).unwrap());
+    }
+}

@@ -1,0 +1,113 @@
+//! Texts of a session as HTML. Everything that comes from a session passes here.
+
+use std::borrow::Cow;
+
+use azureal_core::visible;
+
+/// Returns a text as HTML text, also within an attribute in double quotes. Characters that act on a display become visible.
+pub(super) fn escaped(text: &str) -> String {
+    let text = without_sequences(text);
+    let mut out = String::with_capacity(text.len() + text.len() / 16);
+    for c in visible(&text).chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Removes what tools write for terminals: colours and other escape sequences, and the `\r` of line ends.
+fn without_sequences(text: &str) -> Cow<'_, str> {
+    if !text.contains(['\u{1b}', '\r']) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match (c, chars.peek()) {
+            ('\r', Some('\n')) => {}
+            // A control sequence ends with a letter, or another character of this range.
+            ('\u{1b}', Some('[')) => {
+                chars.next();
+                while chars.next_if(|c| matches!(c, ' '..='?')).is_some() {}
+                chars.next_if(|c| matches!(c, '@'..='~'));
+            }
+            // A string such as a title ends with a bell, or with an escape and a backslash.
+            ('\u{1b}', Some(']')) => {
+                while chars.next_if(|c| !matches!(c, '\u{7}' | '\u{1b}' | '\n')).is_some() {}
+                match chars.peek() {
+                    Some('\u{7}') => drop(chars.next()),
+                    Some('\u{1b}') => {
+                        chars.next();
+                        chars.next_if_eq(&'\\');
+                    }
+                    _ => {}
+                }
+            }
+            (c, _) => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Returns a code block. A diff has coloured lines.
+pub(super) fn code_block(text: &str, is_diff: bool) -> String {
+    let text = text.trim_end_matches(['\n', '\r']);
+    if !is_diff {
+        return format!("<pre><code>{}</code></pre>", escaped(text));
+    }
+    let lines: String = text
+        .lines()
+        .map(|line| {
+            let class = match line.as_bytes() {
+                [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] => "file",
+                [b'+', ..] => "add",
+                [b'-', ..] => "del",
+                [b'@', b'@', ..] => "hunk",
+                _ => "same",
+            };
+            // The line break is in the element, so that a copied diff has its lines.
+            format!("<span class=\"{class}\">{}\n</span>", escaped(line))
+        })
+        .collect();
+    format!("<pre class=\"diff\"><code>{lines}</code></pre>")
+}
+
+/// Returns whether a text is a unified diff.
+pub(super) fn is_diff(text: &str) -> bool {
+    let mut lines = text.lines();
+    matches!((lines.next(), lines.next()), (Some(from), Some(to)) if from.starts_with("--- ") && to.starts_with("+++ "))
+        || text.starts_with("diff --git ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_is_markup() {
+        assert_eq!(escaped("<b a=\"x\" b='y'>&amp;"), "&lt;b a=&quot;x&quot; b=&#39;y&#39;&gt;&amp;amp;");
+        assert_eq!(escaped("a\u{202e}b\u{0}c"), "a&lt;U+202E&gt;b\u{2400}c");
+    }
+
+    #[test]
+    fn colours_of_terminals_are_left_out() {
+        assert_eq!(escaped("\u{1b}[1;31mred\u{1b}[0m\r\nnext\u{1b}[K"), "red\nnext");
+        assert_eq!(escaped("\u{1b}]0;title\u{7}x\u{1b}]8;;http://a\u{1b}\\y"), "xy");
+        assert_eq!(escaped("\u{1b}[<script>"), "cript&gt;");
+        assert_eq!(escaped("\u{1b}x"), "\u{241b}x");
+    }
+
+    #[test]
+    fn a_diff_has_its_lines() {
+        let html = code_block("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-<old>\n+new\n same", true);
+        assert!(html.contains("<span class=\"del\">-&lt;old&gt;\n</span>"), "{html}");
+        assert!(html.contains("<span class=\"file\">--- a/x\n</span>"), "{html}");
+        assert!(is_diff("--- a\n+++ b\n") && !is_diff("--- a\nb") && !is_diff("x"));
+    }
+}

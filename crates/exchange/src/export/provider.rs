@@ -1,0 +1,194 @@
+//! What the message lists of providers have in common.
+//!
+//! Providers refuse a call without a result, a result elsewhere than after its call, an empty text, an id that is used twice, and names with
+//! other characters than these. A list that is made here has none of them, and its roles alternate.
+
+use std::collections::{HashSet, VecDeque};
+
+use azureal_core::{Block, Event, Fold, Json, Message, Role};
+
+use super::masking::Masking;
+use super::paired::paired;
+use super::{ExportError, Source, each_event};
+use crate::DamagedEvents;
+
+/// The longest id of a call, and the longest name of a tool.
+const LONGEST_ID: usize = 40;
+const LONGEST_NAME: usize = 64;
+
+/// The conversation of a session, as providers take it.
+pub(super) struct Conversation {
+    /// The system message that it begins with; empty if it has none.
+    pub(super) system: String,
+    /// Messages of the user and the assistant in turns, the user first. A later system message is a text of the user.
+    pub(super) messages: Vec<Message>,
+}
+
+/// Reads the conversation of a session.
+pub(super) async fn conversation(
+    source: &Source<'_>,
+    record: &azureal_core::SessionRecord,
+    masking: &mut Masking<'_>,
+) -> Result<(Conversation, DamagedEvents), ExportError> {
+    let mut fold = Fold::default();
+    let damaged = each_event(source, record.id, masking, |_, event: Event| {
+        fold.push(event);
+        Ok(())
+    })
+    .await?;
+    Ok((of_messages(fold.finish()), damaged))
+}
+
+fn of_messages(messages: Vec<Message>) -> Conversation {
+    let mut messages: VecDeque<Message> = messages.into();
+    let mut system = Vec::new();
+    while let Some(message) = messages.pop_front_if(|message| message.role == Role::System) {
+        system.extend(message.content.iter().filter_map(Block::as_text).map(str::to_owned));
+    }
+    system.retain(|text| !text.trim().is_empty());
+    // Only the assistant calls tools.
+    for message in messages.iter_mut().filter(|message| message.role != Role::Assistant) {
+        for block in &mut message.content {
+            if let Block::ToolUse { name, input, .. } = block {
+                *block = Block::text(format!("[tool call: {name} {}]", input.as_str()));
+            }
+        }
+    }
+    let mut ids = Ids::default();
+    let mut list: Vec<Message> = Vec::new();
+    for Message { role, content } in paired(messages.into()) {
+        let mut content: Vec<Block> = content.into_iter().filter_map(|block| ids.usable(block)).collect();
+        let role = match role {
+            Role::System => {
+                for block in &mut content {
+                    if let Block::Text { text } = block {
+                        *text = format!("[system: {text}]");
+                    }
+                }
+                Role::User
+            }
+            role => role,
+        };
+        if content.is_empty() {
+            continue;
+        }
+        match list.last_mut() {
+            Some(last) if last.role == role => last.content.append(&mut content),
+            None if role == Role::Assistant => {
+                list.push(Message::user("[The conversation begins with an answer.]"));
+                list.push(Message { role, content });
+            }
+            _ => list.push(Message { role, content }),
+        }
+    }
+    Conversation { system: system.join("\n\n"), messages: list }
+}
+
+/// The ids of calls, in a form that providers accept.
+#[derive(Default)]
+struct Ids {
+    used: HashSet<String>,
+    /// The new ids of the calls without a result. Results follow their calls in the same order.
+    open: VecDeque<String>,
+    count: usize,
+}
+
+impl Ids {
+    /// Returns a block in a form that providers accept; `None` if nothing of it is left.
+    fn usable(&mut self, block: Block) -> Option<Block> {
+        Some(match block {
+            Block::Text { text } if text.trim().is_empty() => return None,
+            Block::ToolUse { id, name, input } => {
+                let new = self.new_id(&id);
+                self.open.push_back(new.clone());
+                Block::ToolUse { id: new, name: usable_name(&name), input: object(input) }
+            }
+            Block::ToolResult { tool_use_id, content, is_error } => {
+                let tool_use_id = self.open.pop_front().unwrap_or(tool_use_id);
+                Block::ToolResult { tool_use_id, content, is_error }
+            }
+            other => other,
+        })
+    }
+
+    fn new_id(&mut self, id: &str) -> String {
+        let is_usable = !id.is_empty() && id.len() <= LONGEST_ID && id.chars().all(is_plain);
+        let mut new = id.to_owned();
+        if !is_usable {
+            new.clear();
+        }
+        while new.is_empty() || !self.used.insert(new.clone()) {
+            self.count += 1;
+            new = format!("call_{}", self.count);
+        }
+        new
+    }
+}
+
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
+}
+
+fn usable_name(name: &str) -> String {
+    let name: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).take(LONGEST_NAME).collect();
+    if name.is_empty() { "tool".to_owned() } else { name }
+}
+
+/// Returns the input of a call as an object.
+fn object(input: Json) -> Json {
+    if input.is_object() {
+        return input;
+    }
+    let value: serde_json::Value = serde_json::from_str(input.as_str()).unwrap_or_default();
+    if value.is_null() { Json::empty_object() } else { serde_json::json!({ "input": value }).into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use azureal_core::ToolOutput;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_conversation_is_what_providers_take() {
+        let messages = vec![
+            Message::system("Be brief."),
+            Message::assistant("Hi"),
+            Message::user("a"),
+            Message::system("it broke"),
+            Message::user(" \n"),
+            Message::new(
+                Role::Assistant,
+                [Block::text(""), Block::tool_use("item 1", "my tool", json!([1]))],
+            ),
+            Message::new(Role::User, [Block::tool_result("item 1", "x")]),
+            Message::new(
+                Role::Assistant,
+                [Block::tool_use("t", "Bash", json!({})), Block::tool_use("t", "Bash", json!({}))],
+            ),
+        ];
+        let Conversation { system, messages } = of_messages(messages);
+        assert_eq!(system, "Be brief.");
+        let interrupted = |id: &str| Block::ToolResult {
+            tool_use_id: id.to_owned(),
+            content: ToolOutput::Text("The call was interrupted and has no result.".to_owned()),
+            is_error: true,
+        };
+        assert_eq!(
+            messages,
+            [
+                Message::user("[The conversation begins with an answer.]"),
+                Message::assistant("Hi"),
+                Message::new(Role::User, [Block::text("a"), Block::text("[system: it broke]")]),
+                Message::new(Role::Assistant, [Block::tool_use("call_1", "my_tool", json!({"input": [1]}))]),
+                Message::new(Role::User, [Block::tool_result("call_1", "x")]),
+                Message::new(
+                    Role::Assistant,
+                    [Block::tool_use("t", "Bash", json!({})), Block::tool_use("call_2", "Bash", json!({}))]
+                ),
+                Message::new(Role::User, [interrupted("t"), interrupted("call_2")]),
+            ]
+        );
+    }
+}
