@@ -84,23 +84,23 @@ impl Browser {
 
     /// Opens a file as a page, and waits until it is loaded. Its requests are recorded from the beginning.
     pub fn open(&mut self, file: &Path) -> Page<'_> {
-        let target = self.call(None, "Target.createTarget", json!({"url": "about:blank"}));
+        let target = self.call(None, "Target.createTarget", &json!({"url": "about:blank"}));
         let attached = json!({"targetId": target["targetId"], "flatten": true});
         let session =
-            self.call(None, "Target.attachToTarget", attached)["sessionId"].as_str().unwrap().to_owned();
+            self.call(None, "Target.attachToTarget", &attached)["sessionId"].as_str().unwrap().to_owned();
         for domain in ["Page.enable", "Network.enable", "Runtime.enable"] {
-            self.call(Some(&session), domain, json!({}));
+            self.call(Some(&session), domain, &json!({}));
         }
         self.events.clear();
         let started = Instant::now();
-        self.call(Some(&session), "Page.navigate", json!({"url": format!("file://{}", file.display())}));
+        self.call(Some(&session), "Page.navigate", &json!({"url": format!("file://{}", file.display())}));
         let mut page = Page { browser: self, session, requests: Vec::new(), loading: Duration::ZERO };
         page.wait_for("Page.loadEventFired");
         page.loading = started.elapsed();
         page
     }
 
-    fn call(&mut self, session: Option<&str>, method: &str, params: Value) -> Value {
+    fn call(&mut self, session: Option<&str>, method: &str, params: &Value) -> Value {
         self.count += 1;
         let id = self.count;
         let mut order = json!({"id": id, "method": method, "params": params});
@@ -151,7 +151,7 @@ impl Page<'_> {
     /// If it throws.
     pub fn evaluate(&mut self, expression: &str) -> Value {
         let params = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
-        let result = self.browser.call(Some(&self.session), "Runtime.evaluate", params);
+        let result = self.browser.call(Some(&self.session), "Runtime.evaluate", &params);
         assert!(result["exceptionDetails"].is_null(), "{expression}: {result}");
         result["result"]["value"].clone()
     }
@@ -161,7 +161,7 @@ impl Page<'_> {
         let features: Vec<Value> =
             features.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
         let params = json!({"media": media, "features": features});
-        self.browser.call(Some(&self.session), "Emulation.setEmulatedMedia", params);
+        self.browser.call(Some(&self.session), "Emulation.setEmulatedMedia", &params);
     }
 
     /// Returns the addresses of all requests so far, that of the page too.

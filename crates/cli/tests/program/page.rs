@@ -175,7 +175,7 @@ fn payloads(address: &str) -> Vec<String> {
         format!("<svg><use href=\"data:image/svg+xml,<svg id='x' onload='{act}'/>#x\"/></svg>"),
         format!("<math><mtext></form><form><mglyph><style></math><img src onerror=\"{act}\">"),
         format!("<iframe src=\"{address}\"></iframe>"),
-        format!("<iframe srcdoc=\"<script>parent.canary=1</script>\"></iframe>"),
+        "<iframe srcdoc=\"<script>parent.canary=1</script>\"></iframe>".to_owned(),
         format!("<object data=\"{address}\"></object><embed src=\"{address}\">"),
         format!("<link rel=stylesheet href=\"{address}\"><link rel=prefetch href=\"{address}\">"),
         format!("<style>@import url({address});*{{background:url({address})}}</style>"),

@@ -61,7 +61,7 @@ pub(super) async fn write(
         }
         // A turn is laid out when it comes into view, so a long session opens quickly.
         if matches!(node.event, Event::UserMessage(_)) || !is_in_turn {
-            write!(out, "{}<section class=\"turn\">\n", if is_in_turn { "</section>\n" } else { "" })?;
+            writeln!(out, "{}<section class=\"turn\">", if is_in_turn { "</section>\n" } else { "" })?;
             is_in_turn = true;
         }
         out.write_all(html.as_bytes())?;
