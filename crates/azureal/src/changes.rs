@@ -78,11 +78,6 @@ impl Workspace {
             let folder = git_folder::of_store(&self.project.store_path());
             let folder = folder.and_then(|folder| git_folder::check_usable(&folder).map(|()| folder));
             let is_usable = folder.is_ok();
-            // What the user can mend.
-            use git_folder::NotInGit::{NoFolder, OpenToOthers, Unconfirmed};
-            if let Err(error @ (NoFolder(_) | OpenToOthers(_) | Unconfirmed(_))) = &folder {
-                self.add_notice(Notice::Snapshots(format!("changes of files are not recorded: {error}")));
-            }
             let is_safe = self.file().is_none_or(|(file, _)| {
                 file.extension().is_some_and(|end| end == "azs")
                     || !file.starts_with(self.project.directory())
@@ -147,6 +142,21 @@ impl Workspace {
         self.load_config().as_ref().map_or(config::CHANGES_SIZE, Config::changes_size)
     }
 
+    fn not_recorded(&self, record: &SessionRecord, turn: Option<usize>) -> Error {
+        use git_folder::NotInGit::{NoFolder, OpenToOthers, Unconfirmed};
+        let message = match turn {
+            Some(turn) => format!("no changes of turn {turn} of {} are recorded", record.id),
+            None => format!("no changes of {} are recorded", record.id),
+        };
+        let folder = git_folder::of_store(&self.project.store_path());
+        let hint = match folder.and_then(|folder| git_folder::check_usable(&folder)) {
+            // What the user can mend.
+            Err(error @ (NoFolder(_) | OpenToOthers(_) | Unconfirmed(_))) => error.to_string(),
+            _ => "changes are recorded in a git repository, while turns of azureal run there; `azureal config` shows `[changes]`".to_owned(),
+        };
+        Error::new("not_recorded", message).with_hint(hint)
+    }
+
     /// Finds recorded changes of a session.
     ///
     /// # Errors
@@ -160,7 +170,7 @@ impl Workspace {
             ChangesOf::LastTurn => self.last_changed(record.id, &turns, false).await?,
             ChangesOf::LastNotUndone => self.last_changed(record.id, &turns, true).await?,
         };
-        let Some(turn) = turn else { return Err(not_recorded(record, None)) };
+        let Some(turn) = turn else { return Err(self.not_recorded(record, None)) };
         let (Some(first), Some(last)) = (turns.first_event(turn), turns.last_event(turn)) else {
             let (session, count) = (record.id, turns.count());
             return Err(Error::new("no_turn", format!("{session} has no turn {turn}"))
@@ -201,7 +211,7 @@ impl Workspace {
             .filter(|(seq, _)| !matches!(of, ChangesOf::Event(wanted) if wanted != *seq))
             .collect();
         let (Some((_, begin)), Some((seq, end))) = (parts.first(), parts.last()) else {
-            return Err(not_recorded(record, Some(turn)));
+            return Err(self.not_recorded(record, Some(turn)));
         };
         let (files, directories) = match &parts[..] {
             [(_, only)] => (only.files.clone(), only.directories.clone()),
@@ -350,16 +360,6 @@ fn undone_by(of: Seq, events: &[(Seq, Event)]) -> Option<Seq> {
 /// Returns the turn that an event belongs to.
 fn turn_of(turns: &TurnIndex, seq: Seq) -> Option<usize> {
     (1..=turns.count()).rev().find(|turn| turns.first_event(*turn).is_some_and(|first| first <= seq))
-}
-
-fn not_recorded(record: &SessionRecord, turn: Option<usize>) -> Error {
-    let message = match turn {
-        Some(turn) => format!("no changes of turn {turn} of {} are recorded", record.id),
-        None => format!("no changes of {} are recorded", record.id),
-    };
-    Error::new("not_recorded", message).with_hint(
-        "changes are recorded in a git repository, while turns of azureal run there; `azureal config` shows `[changes]`",
-    )
 }
 
 pub(crate) fn snapshot_error(error: azureal_snapshots::Error) -> Error {

@@ -8,7 +8,7 @@ use crate::failure::{Failure, quoted};
 
 /// Words of other programs, each with the command that does the same here.
 const ELSEWHERE: &[(&[&str], &str)] = &[
-    (&["continue", "r", "resume", "reopen", "restore"], "azureal run -c"),
+    (&["continue", "r", "resume", "reopen"], "azureal run -c"),
     (&["p", "ask", "chat", "exec", "new", "print", "prompt", "say", "send", "start", "init"], "azureal run"),
     (&["conversations", "history", "sessions", "session", "threads", "dir"], "azureal list"),
     (&["cat", "log", "logs", "open", "read", "transcript", "view"], "azureal show"),

@@ -51,11 +51,13 @@ impl Totals {
         codec: &mut Codec,
         session: i64,
     ) -> rusqlite::Result<Option<Self>> {
-        // A file of the original program has no such column, and no forks.
-        let is_fork = connection
+        let is_fork = match connection
             .prepare_cached("SELECT 1 FROM sessions WHERE id = ?1 AND forked_from IS NOT NULL")
-            .and_then(|mut fork| fork.exists([session]))
-            .unwrap_or(false);
+        {
+            Ok(mut fork) => fork.exists([session])?,
+            // A file of the original program has no such column, and no forks. One of the first release has forks, and does not say which sessions are some.
+            Err(_) => connection.prepare_cached("SELECT counted_seq FROM sessions").is_ok(),
+        };
         if is_fork {
             return Ok(None);
         }
