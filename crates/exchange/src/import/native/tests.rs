@@ -24,7 +24,7 @@ impl World {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("projects/-p")).unwrap();
-        let store = SqliteStore::open(&folder.path().join("store.azs"), SqliteOptions::default()).unwrap();
+        let store = SqliteStore::open(folder.path().join("store.azs"), SqliteOptions::default()).unwrap();
         Self { folder, store: Box::new(store) }
     }
 
