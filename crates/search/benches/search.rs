@@ -47,12 +47,16 @@ impl Random {
 }
 
 fn vocabulary(random: &mut Random) -> Vec<String> {
-    let syllables = [
-        "con", "ta", "ri", "lo", "ne", "sta", "mi", "der", "pro", "ex", "i", "ble", "tion", "a", "re", "ver",
-        "to", "ken",
-    ];
+    let mut syllables = Vec::new();
+    for first in "bcdfghklmnprstvw".chars() {
+        for vowel in "aeiou".chars() {
+            syllables.extend(["", "n", "r", "s", "t", "l"].map(|last| format!("{first}{vowel}{last}")));
+        }
+    }
     (0..150_000)
-        .map(|_| (0..random.below(4) + 1).map(|_| syllables[random.below(syllables.len())]).collect())
+        .map(|_| {
+            (0..random.below(4) + 1).map(|_| syllables[random.below(syllables.len())].as_str()).collect()
+        })
         .collect()
 }
 
