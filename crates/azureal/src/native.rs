@@ -6,16 +6,22 @@
 use std::collections::HashMap;
 use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 pub use azureal_agents::native::NativeSource;
 use azureal_agents::native::{self, NativeHead, NativeHome, NativeSession};
 use azureal_core::{
-    ORIGINAL_PIECE, OpenOriginal, Original, OriginalReader, Seq, SessionId, StoreError, async_trait,
+    ORIGINAL_PIECE, OpenOriginal, Original, OriginalReader, Seq, SessionId, SessionStore, StoreError,
+    async_trait,
 };
 use azureal_engine::ImportedRecord;
 pub use azureal_exchange::StoredRuns;
-use azureal_exchange::{NativeCandidate, NativeImport, NativeImported};
+use azureal_exchange::{NativeCandidate, NativeImport, NativeImported, NativeReady, NativeStep};
+
+use futures_executor::block_on;
 
 use crate::error::Error;
 use crate::project::Project;
@@ -162,15 +168,52 @@ impl NativeSessions {
         self.homes.get(found.home).map(|home| home.source)
     }
 
-    /// Imports a session, or what is new of it, into the store of a workspace. Returns the result, and the reason why its
-    /// source was not kept, if it was not.
+    /// Imports a session, or what is new of it. A new session may be returned to be stored with others:
+    /// [`store_all`](Self::store_all).
     pub async fn import(
         &self,
         found: &FoundSession,
-        into: &Workspace,
-        runs: &StoredRuns,
-        is_dry: bool,
-    ) -> Result<(NativeImported, Option<String>), Error> {
+        target: &mut NativeTarget<'_>,
+    ) -> Result<NativeStep, Error> {
+        let step = self.step(found, target, true).await?;
+        if let NativeStep::Done(imported) = &step {
+            self.keep(found, imported, target);
+        }
+        Ok(step)
+    }
+
+    /// Stores new sessions that were read, in one transaction if the store can.
+    pub async fn store_all(
+        &self,
+        ready: Vec<(&FoundSession, NativeReady)>,
+        target: &mut NativeTarget<'_>,
+    ) -> Result<Vec<NativeImported>, Error> {
+        let (found, ready): (Vec<&FoundSession>, Vec<NativeReady>) = ready.into_iter().unzip();
+        let all = match target.import(true).create_all(ready).await? {
+            Some(all) => all,
+            // Another process imports the same sessions.
+            None => {
+                let mut all = Vec::new();
+                for found in &found {
+                    if let NativeStep::Done(imported) = self.step(found, target, false).await? {
+                        all.push(imported);
+                    }
+                }
+                all
+            }
+        };
+        for (found, imported) in found.iter().zip(&all) {
+            self.keep(found, imported, target);
+        }
+        Ok(all)
+    }
+
+    async fn step(
+        &self,
+        found: &FoundSession,
+        target: &NativeTarget<'_>,
+        in_batches: bool,
+    ) -> Result<NativeStep, Error> {
         let Some(OpenHome { source, home }) = self.homes.get(found.home) else {
             return Err(Error::new("import", "the home of the session is not open"));
         };
@@ -180,16 +223,45 @@ impl NativeSessions {
             session: &found.session,
             head: &found.head,
         };
-        let import = NativeImport { store: &*into.store, runs, is_dry, now: SystemTime::now() };
-        let imported = import.import(candidate, &found.worktree_in(&into.project)).await?;
-        let put = match (imported.outcome.session(), imported.range) {
-            (Some(id), Some(range)) if !is_dry => {
-                put_original(into, id, range, source.agent(), found, imported.read_before).await
-            }
-            _ => Ok(()),
-        };
-        let problem = put.err().map(|error| format!("its file is not kept as its original: {error}"));
-        Ok((imported, problem))
+        let worktree = found.worktree_in(&target.into.project);
+        Ok(target.import(in_batches).import(candidate, &worktree).await?)
+    }
+
+    /// Keeps the source of an imported session as its original.
+    fn keep(&self, found: &FoundSession, imported: &NativeImported, target: &mut NativeTarget<'_>) {
+        let new = imported.outcome.session().zip(imported.range);
+        let source = self.source_of(found).filter(|_| target.into.keeps_originals() && !target.is_dry);
+        if let (Some((session, range)), Some(source)) = (new, source) {
+            target.originals.write(NewSource {
+                store: Arc::clone(&target.into.store),
+                session,
+                range,
+                agent: source.agent(),
+                id: found.head.id.clone(),
+                path: found.session.path.clone(),
+                size: found.session.size,
+                read_before: imported.read_before,
+            });
+        }
+    }
+}
+
+/// The store that sessions are imported into.
+pub struct NativeTarget<'a> {
+    /// The workspace of the store.
+    pub into: &'a Workspace,
+    /// The runs that the store has.
+    pub runs: &'a StoredRuns,
+    /// Keeps the sources.
+    pub originals: &'a mut OriginalWriter,
+    /// Whether nothing is stored.
+    pub is_dry: bool,
+}
+
+impl NativeTarget<'_> {
+    fn import(&self, in_batches: bool) -> NativeImport<'_> {
+        let (store, runs, is_dry) = (&*self.into.store, self.runs, self.is_dry);
+        NativeImport { store, runs, is_dry, in_batches, now: SystemTime::now() }
     }
 }
 
@@ -269,45 +341,114 @@ fn source_of_folder(folder: &Path, workspace: &Workspace) -> Option<&'static dyn
     sources().iter().find(is_of).copied()
 }
 
-/// Keeps the source of a session as its original: all of it, or what was added since it was read before.
-async fn put_original(
-    into: &Workspace,
-    id: SessionId,
+/// The number of threads that write originals. They wait for the disk most of the time, and it syncs several files in one go.
+const WRITERS: usize = 12;
+
+/// Keeps the sources of imported sessions as their originals, on threads of its own.
+pub struct OriginalWriter {
+    jobs: Option<SyncSender<NewSource>>,
+    threads: Vec<JoinHandle<()>>,
+    problems: Arc<Mutex<Vec<LeftOutSession>>>,
+}
+
+/// A source that becomes an original.
+struct NewSource {
+    store: Arc<dyn SessionStore>,
+    session: SessionId,
     range: (Seq, Seq),
-    agent: &str,
-    found: &FoundSession,
+    agent: &'static str,
+    id: String,
+    path: PathBuf,
+    size: u64,
     read_before: u64,
-) -> Result<(), Error> {
-    let path = &found.session.path;
-    let Some(originals) = into.store.originals().filter(|_| into.keeps_originals()) else { return Ok(()) };
-    if found.session.size > LARGEST_ORIGINAL {
-        return Err(Error::new("too_large", format!("it has {} MiB", found.session.size >> 20)));
+}
+
+impl OriginalWriter {
+    /// Prepares the writer. It starts threads when they are needed.
+    pub fn new() -> Self {
+        Self { jobs: None, threads: Vec::new(), problems: Arc::default() }
     }
-    let open = || native::open_content(path).map_err(azureal_exchange::ImportError::from);
-    let mut content = open()?;
-    let failed = |error: io::Error| Error::file(path, &error);
-    // A database has other sessions too.
-    if content.fill_buf().map_err(failed)?.starts_with(SQLITE) {
-        return Ok(());
-    }
-    let is_compressed = path.extension().is_some_and(|extension| extension == "zst");
-    if read_before > 0 && !is_compressed {
-        let mut last = Vec::new();
-        io::copy(&mut content.by_ref().take(read_before - 1), &mut io::sink()).map_err(failed)?;
-        content.by_ref().take(1).read_to_end(&mut last).map_err(failed)?;
-        if last != b"\n" {
-            content = open()?;
+
+    fn write(&mut self, source: NewSource) {
+        if self.jobs.is_none() {
+            let (sender, receiver) = mpsc::sync_channel(WRITERS);
+            let receiver = Arc::new(Mutex::new(receiver));
+            for _ in 0..WRITERS {
+                let (receiver, problems) = (Arc::clone(&receiver), Arc::clone(&self.problems));
+                self.threads.push(thread::spawn(move || write_all(&receiver, &problems)));
+            }
+            self.jobs = Some(sender);
+        }
+        if let Some(jobs) = &self.jobs {
+            // The threads end with the sender, so they receive it.
+            jobs.send(source).ok();
         }
     }
-    let bytes = found.session.size;
-    let record = ImportedRecord { agent: agent.to_owned(), file: path.clone(), bytes };
-    let header = record.header().map_err(failed)?;
-    let run = blake3::hash(format!("{agent} {} {bytes}", found.head.id).as_bytes()).to_hex();
-    let run = run.get(..32).unwrap_or(&run).to_owned();
-    let original = Original { run, first: range.0, last: range.1, bytes };
-    let output = Box::new(SourceReader { content, path: path.clone() });
-    originals.copy(id, &original, OpenOriginal { header, output }).await?;
-    Ok(())
+
+    /// Waits until all of them are written, and returns those that could not be, with the reasons.
+    pub fn finish(mut self) -> Vec<LeftOutSession> {
+        self.jobs = None;
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has lost its source, which is still where it was.
+            thread.join().ok();
+        }
+        std::mem::take(&mut *self.problems.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Default for OriginalWriter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn write_all(jobs: &Mutex<Receiver<NewSource>>, problems: &Mutex<Vec<LeftOutSession>>) {
+    loop {
+        let next = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(source) = next else { return };
+        if let Err(error) = block_on(source.put()) {
+            let reason = format!("its file is not kept as its original: {error}");
+            let problem = LeftOutSession { path: source.path, reason };
+            problems.lock().unwrap_or_else(PoisonError::into_inner).push(problem);
+        }
+    }
+}
+
+impl NewSource {
+    /// Keeps the source: all of it, or what was added since it was read before.
+    async fn put(&self) -> Result<(), Error> {
+        let path = &self.path;
+        let Some(originals) = self.store.originals() else { return Ok(()) };
+        if self.size > LARGEST_ORIGINAL {
+            return Err(Error::new("too_large", format!("it has {} MiB", self.size >> 20)));
+        }
+        let open = || native::open_content(path).map_err(azureal_exchange::ImportError::from);
+        let mut content = open()?;
+        let failed = |error: io::Error| Error::file(path, &error);
+        // A database has other sessions too.
+        if content.fill_buf().map_err(failed)?.starts_with(SQLITE) {
+            return Ok(());
+        }
+        let is_compressed = path.extension().is_some_and(|extension| extension == "zst");
+        if self.read_before > 0 && !is_compressed {
+            let mut last = Vec::new();
+            io::copy(&mut content.by_ref().take(self.read_before - 1), &mut io::sink()).map_err(failed)?;
+            content.by_ref().take(1).read_to_end(&mut last).map_err(failed)?;
+            if last != b"\n" {
+                content = open()?;
+            }
+        }
+        let (agent, bytes) = (self.agent, self.size);
+        let record = ImportedRecord { agent: agent.to_owned(), file: path.clone(), bytes };
+        let header = record.header().map_err(failed)?;
+        let run = blake3::hash(format!("{agent} {} {bytes}", self.id).as_bytes()).to_hex();
+        let run = run.get(..32).unwrap_or(&run).to_owned();
+        let (first, last) = self.range;
+        let original = Original { run, first, last, bytes };
+        let output = Box::new(SourceReader { content, path: path.clone() });
+        originals.copy(self.session, &original, OpenOriginal { header, output }).await?;
+        Ok(())
+    }
 }
 
 /// Reads a source as an original.
@@ -338,6 +479,9 @@ pub struct CountedSessions {
     /// Whether there may be more, because the count was stopped.
     pub is_least: bool,
 }
+
+/// The time that a count may take while the user waits for something else.
+pub const COUNT_AT_MOST: Duration = Duration::from_millis(15);
 
 /// Counts the native sessions of a project, for at most so long. Sessions of a program that shows the directory in a name are
 /// counted by names alone.
@@ -384,5 +528,47 @@ fn count_home(
             })
         });
         count.sessions += u64::from(is_of_project);
+    }
+}
+
+/// Says how many sessions were counted and which command imports them; `None` if there are none.
+pub fn import_hint(counted: &[CountedSessions]) -> Option<String> {
+    let one = |count: &CountedSessions| {
+        let least = if count.is_least { "at least " } else { "" };
+        format!("{least}{} of {}", azureal_core::counted(count.sessions, "session"), count.program)
+    };
+    let command = match counted {
+        [] => return None,
+        [only] => only.agent,
+        _ => "all",
+    };
+    let (last, before) = counted.split_last()?;
+    let mut text = before.iter().map(one).collect::<Vec<_>>().join(", ");
+    if !before.is_empty() {
+        text.push_str(" and ");
+    }
+    text.push_str(&one(last));
+    Some(format!("found {text} for this project: `azureal import --from {command}` imports them"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_names_the_command_for_what_was_found() {
+        let count =
+            |agent, program, sessions, is_least| CountedSessions { agent, program, sessions, is_least };
+        let claude = count("claude", "Claude Code", 12, false);
+        let codex = count("codex", "Codex", 1, true);
+        assert_eq!(import_hint(&[]), None);
+        assert_eq!(
+            import_hint(std::slice::from_ref(&claude)).unwrap(),
+            "found 12 sessions of Claude Code for this project: `azureal import --from claude` imports them"
+        );
+        assert_eq!(
+            import_hint(&[claude, codex]).unwrap(),
+            "found 12 sessions of Claude Code and at least 1 session of Codex for this project: `azureal import --from all` imports them"
+        );
     }
 }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use azureal::config::{Config, ThemeChoice, Ui};
 use azureal::desk::Desk;
+use azureal::native;
 use azureal::sessions::{called, resolve_to_read};
 use azureal::transcript::{Author, Block, Content, Fold, Text};
 use azureal::{Environment, Workspace};
-use azureal_core::{Event, Page, Seq, SessionId, SessionStore};
+use azureal_core::{Event, ListQuery, Page, Seq, SessionId, SessionStore};
 use azureal_tui::keys::{Keys, TABLE};
 use azureal_tui::terminal::TerminalSettings;
 use azureal_tui::theme::{Background, Theme};
@@ -189,11 +190,23 @@ fn settings(workspace: &Workspace, ui: Ui) -> Settings {
         project: name.unwrap_or_default(),
         branch: workspace.project.branch().map(str::to_owned),
         store: workspace.store_text(),
+        found_elsewhere: found_elsewhere(workspace),
         places: places(workspace),
         auto_switch: ui.auto_switch,
         has_motion: ui.motion,
         uses_mouse: ui.mouse,
     }
+}
+
+/// Says what agents' programs keep of the project, if its store has no session yet. Takes a few milliseconds.
+fn found_elsewhere(workspace: &Workspace) -> Option<String> {
+    let any = ListQuery { limit: Some(1), ..ListQuery::default() };
+    // A store on a server is not asked before the first frame.
+    let is_empty = || block_on(workspace.store.list(&any)).is_ok_and(|sessions| sessions.is_empty());
+    if workspace.is_on_server() || !is_empty() {
+        return None;
+    }
+    native::import_hint(&native::count_sessions(workspace, native::COUNT_AT_MOST))
 }
 
 fn theme(ui: Ui, environment: &Environment) -> Theme {

@@ -98,8 +98,8 @@ pub use session_context::{
 };
 pub use session_snapshot::SessionSnapshot;
 pub use session_store::{
-    Appended, Damage, LARGEST_EVENT, ListQuery, NameFilter, NewEvent, NewTurn, Page, SessionStore,
-    StoredEvent, WorktreeFilter, append_events, check_name,
+    Appended, Damage, LARGEST_EVENT, ListQuery, NameFilter, NewEvent, NewHistory, NewTurn, Page,
+    SessionStore, StoredEvent, WorktreeFilter, append_events, check_name,
 };
 pub use store_error::StoreError;
 pub use system_message::{Beginning, context_block, context_error_block, has_context, system_message};

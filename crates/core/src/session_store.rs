@@ -48,6 +48,18 @@ pub trait SessionStore: Send + Sync {
         compactions: Vec<Compaction>,
     ) -> Result<SessionId, StoreError>;
 
+    /// Creates sessions with their histories, as [`create_with`](Self::create_with) does, in one transaction if the store can.
+    /// Otherwise one after the other, and an error leaves those before it.
+    ///
+    /// By default one after the other.
+    async fn create_all(&self, histories: Vec<NewHistory>) -> Result<Vec<SessionId>, StoreError> {
+        let mut created = Vec::with_capacity(histories.len());
+        for NewHistory { session, turn, compactions } in histories {
+            created.push(self.create_with(session, turn, compactions).await?);
+        }
+        Ok(created)
+    }
+
     /// Returns the session of this name that was active last. Creates one if there is none.
     ///
     /// However many callers do this at once for one new name, one session is created. `new` needs a name; `None` is
@@ -259,6 +271,17 @@ pub struct NewTurn {
     /// The time of the turn, as `2026-01-31T09:30:00Z`, of a turn from elsewhere: [`SessionRecord::last_active`]. Defaults to
     /// now. The order of the sessions does not depend on it.
     pub happened_at: Option<String>,
+}
+
+/// A session from elsewhere, with its history.
+#[derive(Debug, Clone, Default)]
+pub struct NewHistory {
+    /// The session.
+    pub session: NewSession,
+    /// Its first turn, which may have the events of several.
+    pub turn: NewTurn,
+    /// The summaries over it.
+    pub compactions: Vec<Compaction>,
 }
 
 /// The most that the text of one event may hold, in bytes: 64 MiB. Larger ones are refused.

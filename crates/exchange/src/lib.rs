@@ -82,7 +82,7 @@ pub use export::{ExistingFile, ExportError, ExportFormat, ExportOptions, Exporte
 pub use import::{
     Added, Difference, ImportError, ImportFormat, ImportNotice, ImportOptions, ImportOutcome, ImportPaths,
     ImportProblem, ImportProgress, ImportReport, ImportSource, ImportStep, IncomingSession, LeftOut,
-    NativeCandidate, NativeImport, NativeImported, NativeOutcome, SourceStore, StoredRuns, import_session,
-    native_sources, recognise_native,
+    NativeCandidate, NativeImport, NativeImported, NativeOutcome, NativeReady, NativeStep, SourceStore,
+    StoredRuns, import_session, native_sources, recognise_native,
 };
 pub use temporary::TemporaryFolder;

@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use azureal::exchange::{ImportReport, NativeImported, NativeOutcome};
-use azureal::native::{FoundSession, NativeSessions, StoredRuns};
+use azureal::exchange::{ImportReport, NativeImported, NativeOutcome, NativeReady, NativeStep};
+use azureal::native::{
+    FoundSession, LeftOutSession, NativeSessions, NativeTarget, OriginalWriter, StoredRuns,
+};
 use azureal::sessions::called;
 use azureal::{Options, StoreChoice, Workspace};
 use azureal_core::visible_line;
@@ -19,6 +21,12 @@ use crate::spinner::{Spinner, bar};
 
 /// The number of sessions that are named because they cannot be read, and of problems that are told of one session.
 const MOST_NAMED: usize = 20;
+
+/// The number of new sessions that are stored in one transaction, and the size of their events.
+const BATCH_SESSIONS: usize = 64;
+const BATCH_BYTES: usize = 8 << 20;
+/// The kinds of errors that concern one source.
+const UNREAD_KINDS: [&str; 5] = ["import", "file", "not_found", "not_recognised", "conflict"];
 
 pub(super) async fn run(
     args: &Args,
@@ -53,6 +61,8 @@ pub(super) async fn run(
         spinner: Spinner::start("importing"),
         report,
         tally: Tally::default(),
+        originals: OriginalWriter::new(),
+        batch: Batch::default(),
     };
     import.tell_unread(sessions);
     for (found, _) in &gone {
@@ -189,16 +199,34 @@ struct Import<'a> {
     spinner: Spinner,
     report: &'a mut ImportReport,
     tally: Tally,
+    originals: OriginalWriter,
+    batch: Batch<'a>,
 }
 
-impl Import<'_> {
+/// New sessions that are stored together.
+#[derive(Default)]
+struct Batch<'a> {
+    target: Option<&'a TargetStore>,
+    ready: Vec<(&'a FoundSession, NativeReady)>,
+    /// The size of their events.
+    size: usize,
+}
+
+impl Batch<'_> {
+    fn is_full(&self) -> bool {
+        self.ready.len() >= BATCH_SESSIONS || self.size >= BATCH_BYTES
+    }
+}
+
+impl<'a> Import<'a> {
     async fn all(
         &mut self,
-        wanted: &[(&FoundSession, TargetStore)],
+        wanted: &'a [(&'a FoundSession, TargetStore)],
         out: &mut Output,
     ) -> Result<(), Failure> {
         for (found, target) in wanted {
             if self.interrupted.has_happened() {
+                self.store_batch(out).await?;
                 return Err(Failure::cancelled("the import was stopped")
                     .with_hint("run the command again to continue where it stopped"));
             }
@@ -208,21 +236,24 @@ impl Import<'_> {
             self.one(found, target, wanted, out).await?;
             self.done += found.size();
         }
-        Ok(())
+        self.store_batch(out).await
     }
 
     async fn one(
         &mut self,
-        found: &FoundSession,
-        target: &TargetStore,
+        found: &'a FoundSession,
+        target: &'a TargetStore,
         wanted: &[(&FoundSession, TargetStore)],
         out: &mut Output,
     ) -> Result<(), Failure> {
+        if self.batch.target.is_some_and(|other| other != target) {
+            self.store_batch(out).await?;
+        }
         if !self.opened.contains_key(target) {
             let opened = self.open(target, wanted).await?;
             self.opened.insert(target.clone(), opened);
         }
-        let OpenTarget { workspace, runs } = match self.opened.get(target) {
+        let opened = match self.opened.get(target) {
             Some(Ok(opened)) => opened,
             Some(Err(reason)) => {
                 let reason = reason.clone();
@@ -231,35 +262,66 @@ impl Import<'_> {
             }
             None => return Ok(()),
         };
-        let into = workspace.as_ref().unwrap_or(self.targets.place);
-        let imported = self.sessions.import(found, into, runs, self.targets.args.dry_run).await;
-        let (imported, original) = match imported {
-            Ok(imported) => imported,
+        let is_dry = self.targets.args.dry_run;
+        let into = opened.workspace.as_ref().unwrap_or(self.targets.place);
+        let mut store = NativeTarget { into, runs: &opened.runs, originals: &mut self.originals, is_dry };
+        match self.sessions.import(found, &mut store).await {
+            Ok(NativeStep::Done(imported)) => self.tell_imported(found, target, &imported, out).await,
+            Ok(NativeStep::Ready(ready)) => {
+                self.batch.target = Some(target);
+                self.batch.size += ready.size;
+                self.batch.ready.push((found, *ready));
+                if self.batch.is_full() { self.store_batch(out).await } else { Ok(()) }
+            }
             // A source that cannot be read does not stop the others; a store that cannot be written does.
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    "import" | "file" | "not_found" | "not_recognised" | "conflict"
-                ) =>
-            {
+            Err(error) if UNREAD_KINDS.contains(&error.kind()) => {
                 let message = error.message().to_owned();
                 self.unread(&found.path().display().to_string(), message);
-                return Ok(());
+                Ok(())
             }
-            Err(error) => return Err(error.into()),
-        };
-        let name = match imported.outcome {
-            NativeOutcome::LeftOut(_) | NativeOutcome::Unchanged { .. } => None,
-            outcome => match outcome.session() {
-                Some(id) => Some(called(&into.store.get(id).await?)),
-                None => None,
-            },
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Stores the sessions that were read, and tells the results.
+    async fn store_batch(&mut self, out: &mut Output) -> Result<(), Failure> {
+        let Batch { target, ready, .. } = std::mem::take(&mut self.batch);
+        let Some(target) = target else { return Ok(()) };
+        let Some(Ok(opened)) = self.opened.get(target) else { return Ok(()) };
+        let into = opened.workspace.as_ref().unwrap_or(self.targets.place);
+        let found: Vec<&FoundSession> = ready.iter().map(|(found, _)| *found).collect();
+        let mut store =
+            NativeTarget { into, runs: &opened.runs, originals: &mut self.originals, is_dry: false };
+        let imported = self.sessions.store_all(ready, &mut store).await?;
+        for (found, imported) in found.into_iter().zip(imported) {
+            self.tell_imported(found, target, &imported, out).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells the result of one session, with its name in the store.
+    async fn tell_imported(
+        &mut self,
+        found: &FoundSession,
+        target: &TargetStore,
+        imported: &NativeImported,
+        out: &mut Output,
+    ) -> Result<(), Failure> {
+        let is_changed =
+            !matches!(imported.outcome, NativeOutcome::Unchanged { .. } | NativeOutcome::LeftOut(_));
+        let name = match imported.outcome.session().filter(|_| is_changed) {
+            Some(id) => {
+                let opened = self.opened.get(target).and_then(|opened| opened.as_ref().ok());
+                let into = opened.and_then(|opened| opened.workspace.as_ref()).unwrap_or(self.targets.place);
+                Some(called(&into.store.get(id).await?))
+            }
+            None => None,
         };
         let project = match target {
             TargetStore::Project(root) => Some(root.display().to_string()),
             TargetStore::Here | TargetStore::Into => None,
         };
-        self.tell(found, &imported, name, project, original, out)
+        self.tell(found, imported, name, project, out)
     }
 
     /// Opens a store, and reads its runs if one of the sessions may be one of them. A project that cannot be opened is a reason to
@@ -295,7 +357,6 @@ impl Import<'_> {
         imported: &NativeImported,
         name: Option<String>,
         project: Option<String>,
-        original: Option<String>,
         out: &mut Output,
     ) -> Result<(), Failure> {
         let agent = self.sessions.source_of(found).map_or("", |source| source.agent());
@@ -333,11 +394,7 @@ impl Import<'_> {
             out.line(&visible_line(&line))?;
             out.flush()?;
         }
-        let mut messages = imported.messages();
-        if let Some(problem) = original {
-            self.report.add_problem(source.clone(), problem.clone());
-            messages.push(problem);
-        }
+        let messages = imported.messages();
         for message in messages.iter().take(MOST_NAMED) {
             warn(&format!("{source}: {message}"));
         }
@@ -379,7 +436,13 @@ impl Import<'_> {
 
     /// Completes the originals of all stores, and tells the sums.
     async fn finish(&mut self, out: &mut Output) -> Result<(), Failure> {
-        self.spinner.relabel("compressing the originals");
+        self.spinner.relabel("keeping the files as originals");
+        for LeftOutSession { path, reason } in std::mem::take(&mut self.originals).finish() {
+            let source = path.display().to_string();
+            self.spinner.hide();
+            warn(&format!("{source}: {reason}"));
+            self.report.add_problem(source, reason);
+        }
         for opened in self.opened.values().flatten() {
             if let Some(workspace) = &opened.workspace {
                 finish_originals(workspace).await;

@@ -9,6 +9,7 @@ use crate::times::Clock;
 use azureal::Workspace;
 use azureal::json::SessionLine;
 use azureal::meter::Meter;
+use azureal::native;
 use azureal::turns::ActiveTurn;
 
 /// How many sessions a terminal shows without being asked for more.
@@ -85,11 +86,13 @@ pub(crate) async fn run(
 /// Says what can be done about an empty list.
 async fn tell_why_empty(place: &Workspace) -> Result<(), Failure> {
     let any = ListQuery { limit: Some(1), ..ListQuery::default() };
-    tell(if place.store.list(&any).await?.is_empty() {
-        "no sessions yet; `azureal import` takes over those of other programs"
-    } else {
-        "no sessions of this worktree yet; `azureal list --all` shows those of all worktrees"
-    });
+    if !place.store.list(&any).await?.is_empty() {
+        tell("no sessions of this worktree yet; `azureal list --all` shows those of all worktrees");
+        return Ok(());
+    }
+    let found = native::import_hint(&native::count_sessions(place, native::COUNT_AT_MOST));
+    let found = found.as_deref().unwrap_or("`azureal import` takes over those of other programs");
+    tell(&format!("no sessions yet; {found}"));
     Ok(())
 }
 

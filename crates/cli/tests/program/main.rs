@@ -34,6 +34,7 @@ mod handoff;
 mod hostile;
 mod identity;
 mod import;
+mod import_native;
 mod interruptions;
 mod log;
 mod lost_spool;

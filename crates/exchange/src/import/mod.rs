@@ -30,7 +30,10 @@ pub use agent_databases::{native_sources, recognise_native};
 pub use error::{Difference, ImportError};
 pub use import_session::{ImportProgress, import_session};
 pub use incoming::IncomingSession;
-pub use native::{LeftOut, NativeCandidate, NativeImport, NativeImported, NativeOutcome, StoredRuns};
+pub use native::{
+    LeftOut, NativeCandidate, NativeImport, NativeImported, NativeOutcome, NativeReady, NativeStep,
+    StoredRuns,
+};
 pub use outcome::{Added, ImportOutcome};
 pub use paths::{ImportOptions, ImportPaths, ImportStep};
 pub use problem::{ImportNotice, ImportProblem};

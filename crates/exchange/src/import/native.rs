@@ -23,8 +23,8 @@ use azureal_agents::native::{
     NativeError, NativeHead, NativeHome, NativeProblem, NativeSession, NativeTurn, NativeTurns,
 };
 use azureal_core::{
-    Compaction, Event, EventRange, ListQuery, NewEvent, NewMark, NewSession, NewTurn, Seq, SessionId,
-    SessionStore, StoreError, TIMESTAMP_FORMAT, Tokens, Uuid, check_name, counted, each_page,
+    Compaction, Event, EventRange, ListQuery, NewEvent, NewHistory, NewMark, NewSession, NewTurn, Seq,
+    SessionId, SessionStore, StoreError, TIMESTAMP_FORMAT, Tokens, Uuid, check_name, counted, each_page,
     to_visible_json,
 };
 use jiff::Timestamp;
@@ -64,6 +64,8 @@ pub struct NativeImport<'a> {
     pub runs: &'a StoredRuns,
     /// Whether the import only says what it would do.
     pub is_dry: bool,
+    /// Whether new sessions are returned as [`NativeStep::Ready`], so that several are stored in one transaction.
+    pub in_batches: bool,
     /// The time of the import.
     pub now: SystemTime,
 }
@@ -85,6 +87,24 @@ pub struct NativeImported {
     pub is_running: bool,
     /// The number of turns that were left out, because azureal ran them.
     pub ours: u64,
+}
+
+/// The result of one step of an import.
+#[derive(Debug)]
+pub enum NativeStep {
+    /// The session is imported, or not.
+    Done(NativeImported),
+    /// The session is new, and was read: [`NativeImport::create_all`] stores it.
+    Ready(Box<NativeReady>),
+}
+
+/// A new session that was read and is not stored yet.
+#[derive(Debug)]
+pub struct NativeReady {
+    history: NewHistory,
+    imported: NativeImported,
+    /// About the size of its events, in bytes.
+    pub size: usize,
 }
 
 /// What became of a native session.
@@ -276,16 +296,36 @@ impl NativeImport<'_> {
         &self,
         candidate: NativeCandidate<'_>,
         worktree: &str,
-    ) -> Result<NativeImported, ImportError> {
+    ) -> Result<NativeStep, ImportError> {
         if candidate.head.is_subagent {
-            return Ok(NativeImported::left_out(LeftOut::Subagent));
+            return Ok(NativeStep::Done(NativeImported::left_out(LeftOut::Subagent)));
         }
         for _ in 0..ATTEMPTS {
-            if let Some(imported) = self.attempt(candidate, worktree).await? {
-                return Ok(imported);
+            if let Some(step) = self.attempt(candidate, worktree).await? {
+                return Ok(step);
             }
         }
         Err(ImportError::KeepsChanging { session: candidate.session.path.display().to_string() })
+    }
+
+    /// Stores new sessions that were read; `None` if another process has stored one of them meanwhile: then each has to be
+    /// imported again, without batches.
+    pub async fn create_all(
+        &self,
+        ready: Vec<NativeReady>,
+    ) -> Result<Option<Vec<NativeImported>>, ImportError> {
+        let (mut histories, mut imported) = (Vec::new(), Vec::new());
+        for one in ready {
+            histories.push(one.history);
+            imported.push(one.imported);
+        }
+        let Some(created) = unless_changed(self.store.create_all(histories).await)? else { return Ok(None) };
+        for (imported, created) in imported.iter_mut().zip(created) {
+            if let NativeOutcome::New { id, .. } = &mut imported.outcome {
+                *id = Some(created);
+            }
+        }
+        Ok(Some(imported))
     }
 
     /// Imports a session; `None` if another process changed it in between.
@@ -293,11 +333,12 @@ impl NativeImport<'_> {
         &self,
         candidate: NativeCandidate<'_>,
         worktree: &str,
-    ) -> Result<Option<NativeImported>, ImportError> {
+    ) -> Result<Option<NativeStep>, ImportError> {
+        let done = |imported: Option<NativeImported>| Ok(imported.map(NativeStep::Done));
         let mark = format!("native:{}:{}", candidate.agent, candidate.head.id);
         let Some((id, ledger)) = self.known(candidate, &mark).await? else {
             if candidate.head.is_headless && self.runs.contains(&candidate.head.id) {
-                return Ok(Some(NativeImported::left_out(LeftOut::Ours)));
+                return done(Some(NativeImported::left_out(LeftOut::Ours)));
             }
             let reader = Reader::new(candidate, self.now)?;
             let new = self.new_session(candidate, worktree, reader.title(), None).await?;
@@ -306,12 +347,12 @@ impl NativeImport<'_> {
         let events = self.store.get(id).await?.counts.events;
         let is_cleared = events < ledger.events;
         if ledger.is_of(candidate.session) && !is_cleared {
-            return Ok(Some(NativeImported::of(NativeOutcome::Unchanged { id }, ledger.size)));
+            return done(Some(NativeImported::of(NativeOutcome::Unchanged { id }, ledger.size)));
         }
         let mut reader = Reader::new(candidate, self.now)?;
         if is_cleared {
             let target = Target { id, last: Seq(events), from: None, read_before: 0 };
-            return Task { import: self, candidate, mark, reader }.append(target).await;
+            return done(Task { import: self, candidate, mark, reader }.append(target).await?);
         }
         if !reader.skip(&ledger)? {
             let reader = Reader::new(candidate, self.now)?;
@@ -324,7 +365,7 @@ impl NativeImport<'_> {
         }
         let from = (events > ledger.events).then_some(id);
         let target = Target { id, last: Seq(ledger.events), from, read_before: ledger.size };
-        Task { import: self, candidate, mark, reader }.append(target).await
+        done(Task { import: self, candidate, mark, reader }.append(target).await?)
     }
 
     /// Finds the session of an earlier import, with its ledger.
@@ -418,9 +459,11 @@ impl Task<'_> {
         mut self,
         new: NewSession,
         from: Option<SessionId>,
-    ) -> Result<Option<NativeImported>, ImportError> {
+    ) -> Result<Option<NativeStep>, ImportError> {
         let store = self.import.store;
-        let Some(piece) = self.reader.piece()? else { return Ok(Some(self.reader.nothing())) };
+        let Some(piece) = self.reader.piece()? else {
+            return Ok(Some(NativeStep::Done(self.reader.nothing())));
+        };
         let (mut turns, mut events) = (piece.turns, piece.events.len() as u64);
         let outcome = |id, turns, events| match from {
             Some(from) => NativeOutcome::Forked { id, from, turns, events },
@@ -431,9 +474,17 @@ impl Task<'_> {
                 turns += piece.turns;
                 events += piece.events.len() as u64;
             }
-            return Ok(Some(self.reader.finished(outcome(None, turns, events), None, 0)));
+            return Ok(Some(NativeStep::Done(self.reader.finished(outcome(None, turns, events), None, 0))));
         }
+        let size = piece.size;
         let (turn, summaries) = self.turn(piece, Seq::START)?;
+        // Two sessions of one batch could have the same name.
+        if self.import.in_batches && from.is_none() && new.name.is_none() && self.reader.ahead.is_empty() {
+            let history = NewHistory { session: new, turn, compactions: summaries };
+            let range = Some((Seq(1), Seq(events)));
+            let imported = self.reader.finished(outcome(None, turns, events), range, 0);
+            return Ok(Some(NativeStep::Ready(Box::new(NativeReady { history, imported, size }))));
+        }
         let created = store.create_with(new, turn, summaries).await;
         let Some(id) = unless_changed(created)? else { return Ok(None) };
         let mut last = Seq(events);
@@ -444,7 +495,7 @@ impl Task<'_> {
             last = end;
         }
         let range = Some((Seq(1), last));
-        Ok(Some(self.reader.finished(outcome(Some(id), turns, events), range, 0)))
+        Ok(Some(NativeStep::Done(self.reader.finished(outcome(Some(id), turns, events), range, 0))))
     }
 
     /// Appends the turns that are left, to the session or to a fork of it.
@@ -532,6 +583,8 @@ impl Task<'_> {
 #[derive(Default)]
 struct Piece {
     events: Vec<NewEvent>,
+    /// About the size of the events, in bytes.
+    size: usize,
     turns: u64,
     tokens: Tokens,
     /// The time of the last turn.
@@ -645,8 +698,7 @@ impl Reader {
     /// Returns the next events to store; `None` at the end.
     fn piece(&mut self) -> Result<Option<Piece>, NativeError> {
         let mut piece = Piece::default();
-        let mut bytes = 0;
-        while piece.events.len() < PIECE_EVENTS && bytes < PIECE_BYTES {
+        while piece.events.len() < PIECE_EVENTS && piece.size < PIECE_BYTES {
             let Some(turn) = self.take()? else { break };
             if turn.is_ours {
                 self.ours += 1;
@@ -656,7 +708,7 @@ impl Reader {
             piece.turns += 1;
             piece.tokens = piece.tokens + self.last.tokens().saturating_sub(before.tokens());
             piece.happened_at = turn.started.or(piece.happened_at);
-            bytes += turn.size;
+            piece.size += turn.size;
             let begun = piece.events.len();
             let new = turn.summaries.into_iter().filter(|summary| summary.after > before.events);
             piece.summaries.extend(new.map(|summary| (begun + summary.after - before.events, summary.text)));

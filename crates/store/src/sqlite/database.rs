@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use azureal_core::{Compaction, NewSession, NewTurn, SessionId, StoreError, Watch};
+use azureal_core::{NewHistory, NewSession, SessionId, StoreError, Watch};
 use rusqlite::{Connection, Row};
 
 use super::codec::Codec;
@@ -258,19 +258,16 @@ impl Database {
         self.opened().map(|_| None)
     }
 
-    /// Creates a session with its history, and the file if there is none.
-    pub(super) fn create_history(
+    /// Creates sessions with their histories, and the file if there is none.
+    pub(super) fn create_histories(
         &mut self,
-        new: &NewSession,
-        turn: &NewTurn,
-        compactions: &[Compaction],
-    ) -> Result<SessionId, StoreError> {
+        histories: &[NewHistory],
+    ) -> Result<Vec<SessionId>, StoreError> {
         if !self.opened()? {
             let path = self.path().to_owned();
             let codec = &mut self.codec;
             let created = self.file.create(|connection| {
-                events::create_with(connection, codec, new, turn, compactions)
-                    .map_err(|fault| fault.at(&path))
+                events::create_all(connection, codec, histories).map_err(|fault| fault.at(&path))
             })?;
             if let Some(created) = created {
                 self.open_new();
@@ -279,7 +276,7 @@ impl Database {
         }
         let place = self.path().display().to_string();
         self.change(
-            |open, codec| events::create_with(&mut open.connection, codec, new, turn, compactions),
+            |open, codec| events::create_all(&mut open.connection, codec, histories),
             || Err(removed(place)),
         )
     }

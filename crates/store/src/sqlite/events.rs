@@ -1,7 +1,7 @@
 //! Events: appending a turn, reading pages, forking, clearing.
 
 use azureal_core::{
-    Appended, Compaction, Damage, NewSession, NewTurn, Page, Seq, SessionId, StoreError, StoredEvent, Tally,
+    Appended, Damage, NewHistory, NewSession, NewTurn, Page, Seq, SessionId, StoreError, StoredEvent, Tally,
 };
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, params};
@@ -76,29 +76,35 @@ pub(super) fn append(
     Ok(appended)
 }
 
-pub(super) fn create_with(
+/// Creates sessions with their histories, in one transaction. Nothing is created if one of the marks is set.
+pub(super) fn create_all(
     connection: &mut Connection,
     codec: &mut Codec,
-    new: &NewSession,
-    turn: &NewTurn,
-    compactions: &[Compaction],
-) -> Result<SessionId, Fault> {
-    let rows = pack(codec, turn)?;
-    let transaction = sessions::begin(connection)?;
-    if let Some(mark) = &turn.mark
-        && let Some(mark) = marks::get(&transaction, &mark.name)?
-    {
-        return Err(StoreError::Marked(mark).into());
+    histories: &[NewHistory],
+) -> Result<Vec<SessionId>, Fault> {
+    let mut packed = Vec::with_capacity(histories.len());
+    for history in histories {
+        packed.push(pack(codec, &history.turn)?);
     }
-    counts::catch_up(&transaction, codec)?;
-    let id = sessions::insert(&transaction, new)?;
-    let newest = Some(counts::next_tick(&transaction)? - 1);
-    append_rows(&transaction, codec, id, turn, &rows, newest)?;
-    for compaction in compactions {
-        sessions::insert_compaction(&transaction, codec, id, compaction)?;
+    let transaction = sessions::begin(connection)?;
+    let mut created = Vec::with_capacity(histories.len());
+    for (NewHistory { session, turn, compactions }, rows) in histories.iter().zip(&packed) {
+        if let Some(mark) = &turn.mark
+            && let Some(mark) = marks::get(&transaction, &mark.name)?
+        {
+            return Err(StoreError::Marked(mark).into());
+        }
+        counts::catch_up(&transaction, codec)?;
+        let id = sessions::insert(&transaction, session)?;
+        let newest = Some(counts::next_tick(&transaction)? - 1);
+        append_rows(&transaction, codec, id, turn, rows, newest)?;
+        for compaction in compactions {
+            sessions::insert_compaction(&transaction, codec, id, compaction)?;
+        }
+        created.push(id);
     }
     connection::commit(transaction)?;
-    Ok(id)
+    Ok(created)
 }
 
 fn append_rows(

@@ -31,8 +31,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use azureal_core::{
-    Appended, Compaction, CrashNotes, ListQuery, Mark, NewSession, NewTurn, Originals, Page, Seq, SessionId,
-    SessionRecord, SessionStore, StoreError, StoredEvent, Tokens, Uuid, Watch, async_trait,
+    Appended, Compaction, CrashNotes, ListQuery, Mark, NewHistory, NewSession, NewTurn, Originals, Page, Seq,
+    SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Tokens, Uuid, Watch, async_trait,
 };
 pub use rusqlite;
 
@@ -202,7 +202,15 @@ impl SessionStore for SqliteStore {
         turn: NewTurn,
         compactions: Vec<Compaction>,
     ) -> Result<SessionId, StoreError> {
-        self.worker.run(move |database| database.create_history(&new, &turn, &compactions)).await?
+        let created = self.create_all(vec![NewHistory { session: new, turn, compactions }]).await?;
+        created.first().copied().ok_or_else(|| StoreError::other("no session was created"))
+    }
+
+    async fn create_all(&self, histories: Vec<NewHistory>) -> Result<Vec<SessionId>, StoreError> {
+        if histories.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.worker.run(move |database| database.create_histories(&histories)).await?
     }
 
     async fn find_or_create(&self, new: NewSession) -> Result<SessionId, StoreError> {

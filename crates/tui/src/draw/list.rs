@@ -18,6 +18,9 @@ use crate::theme::Mark;
 /// From this width on, a row has the model, the cost and the context usage too.
 const FULL_WIDTH: u16 = 70;
 
+/// The rows of an empty list that say what agents' programs keep.
+const MOST_FOUND_ROWS: usize = 8;
+
 /// Draws the list. Returns the place of the cursor in the filter.
 pub(super) fn draw(state: &State, areas: &Areas, buf: &mut Buffer) -> Option<Position> {
     let area = areas.list?;
@@ -39,6 +42,13 @@ pub(super) fn draw(state: &State, areas: &Areas, buf: &mut Buffer) -> Option<Pos
             (true, false) => " no session has these words",
         };
         write(buf, area, 0, &[(text.to_owned(), Style::new())]);
+        let found = state.settings.found_elsewhere.as_ref();
+        if let Some(found) = found.filter(|_| state.list.is_loaded && state.list.lines().is_empty()) {
+            let columns = area.width.saturating_sub(1);
+            for (row, line) in (2_u16..).zip(wrap(found, columns, MOST_FOUND_ROWS, &state.theme)) {
+                write(buf, area, row, &[(format!(" {line}"), Style::new())]);
+            }
+        }
     }
     let selected = state.list.selected().map(|line| line.record.id);
     let rows = shown.into_iter().skip(state.list.offset()).take(area.height.into());

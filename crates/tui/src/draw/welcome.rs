@@ -40,6 +40,10 @@ pub(super) fn draw(state: &State, area: Rect, buf: &mut Buffer) {
     }
     keys.push(format!("{} all keys", label(Action::Help)));
     text(&mut rows, &keys.join("   "), Style::new());
+    if let Some(found) = state.settings.found_elsewhere.as_ref().filter(|_| is_first) {
+        rows.push(Vec::new());
+        text(&mut rows, found, Style::new());
+    }
     rows.push(Vec::new());
     agents(state, area.width, &mut rows);
     if is_first && !state.settings.store.is_empty() {

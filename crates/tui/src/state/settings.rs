@@ -11,6 +11,8 @@ pub struct Settings {
     pub branch: Option<String>,
     /// The store, as users write it.
     pub store: String,
+    /// What agents' programs keep of this project and the store has not, for a project without sessions.
+    pub found_elsewhere: Option<String>,
     /// The directories that paths are shown relative to.
     pub places: Places,
     /// Whether the last running turn of this interface is shown some time after the shown one has ended.
@@ -27,6 +29,7 @@ impl Default for Settings {
             project: String::new(),
             branch: None,
             store: String::new(),
+            found_elsewhere: None,
             places: Places::default(),
             auto_switch: true,
             has_motion: true,

@@ -81,8 +81,11 @@ impl World {
         let session = home.sessions(None).next().unwrap().unwrap();
         let head = home.head(&session).unwrap();
         let candidate = NativeCandidate { agent: "claude", home: &*home, session: &session, head: &head };
-        let import = NativeImport { store: &*self.store, runs: &runs, is_dry, now };
-        block_on(import.import(candidate, ".")).unwrap()
+        let import = NativeImport { store: &*self.store, runs: &runs, is_dry, in_batches: true, now };
+        match block_on(import.import(candidate, ".")).unwrap() {
+            NativeStep::Done(imported) => imported,
+            NativeStep::Ready(ready) => block_on(import.create_all(vec![*ready])).unwrap().unwrap().remove(0),
+        }
     }
 
     /// Imports an hour later, and returns the outcome.
@@ -300,8 +303,17 @@ fn a_session_that_is_imported_by_several_processes_at_once_is_there_once() {
                 let candidate =
                     NativeCandidate { agent: "claude", home: &*home, session: &session, head: &head };
                 let now = SystemTime::now() + Duration::from_secs(3600);
-                let import = NativeImport { store: &store, runs: &StoredRuns::default(), is_dry: false, now };
-                block_on(import.import(candidate, ".")).unwrap();
+                let runs = StoredRuns::default();
+                let import =
+                    NativeImport { store: &store, runs: &runs, is_dry: false, in_batches: true, now };
+                let NativeStep::Ready(ready) = block_on(import.import(candidate, ".")).unwrap() else {
+                    return;
+                };
+                if block_on(import.create_all(vec![*ready])).unwrap().is_none() {
+                    let alone = NativeImport { in_batches: false, ..import };
+                    let step = block_on(alone.import(candidate, ".")).unwrap();
+                    assert!(matches!(step, NativeStep::Done(_)));
+                }
             });
         }
     });
