@@ -199,7 +199,7 @@ pub(super) fn read_prompts(
 
 /// Reads the ends of turns and what is needed to attribute them. Other rows are skipped by their kind, without being unpacked.
 const USAGE: &str =
-    "SELECT seq, kind, CASE WHEN octet_length(data) > 67141632 THEN octet_length(data) ELSE data END
+    "SELECT seq, kind, CASE WHEN octet_length(data) > 67141632 THEN octet_length(data) ELSE data END, char_len
     FROM events WHERE session_id = ?1 AND seq > ?2 AND seq < 9223372036854775807
     AND kind IN ('Complete', 'Init', 'ModelSwitch') ORDER BY seq LIMIT ?3";
 
