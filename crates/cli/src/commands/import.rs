@@ -46,7 +46,7 @@ pub(crate) struct Args {
     /// The files and folders
     #[arg(value_name = "PATH", required_unless_present = "from", conflicts_with = "from")]
     paths: Vec<PathBuf>,
-    /// Import the sessions of these agents' programs: `claude`, `codex`, or `all`
+    /// Import the sessions of these agents' programs, or of `all`
     #[arg(long, value_name = "AGENT", value_delimiter = ',', value_parser = agent_names())]
     from: Vec<String>,
     /// Import sessions of all projects, each into the store of its own project
