@@ -536,8 +536,11 @@ fn a_running_turn_is_no_finding_and_nothing_is_repaired_meanwhile() {
     let is_running = || world.run(&["ps", "--json"]).stdout.contains("\"S1\"");
     azureal_testkit::until("the turn runs", || is_running().then_some(()));
     let ran = world.doctor();
-    // The turn has git, and has recorded versions of files. This command has none, which it notes.
-    assert_eq!((ran.code, kinds(&ran.json()["findings"])), (0, vec!["snapshots"]), "{ran}");
+    let report = ran.json();
+    // The turn has git, and may have recorded versions of files by now. This command has none, which it notes then.
+    let others: Vec<&str> =
+        kinds(&report["findings"]).into_iter().filter(|kind| *kind != "snapshots").collect();
+    assert_eq!((ran.code, others), (0, Vec::new()), "{ran}");
     world.sql("UPDATE sessions SET told = told + 1 WHERE id = 2");
     let refused = world.run(&["doctor", "--fix"]);
     assert_eq!(refused.code, 1, "{refused}");
