@@ -183,7 +183,7 @@ fn main() {
     let words = vocabulary(&mut random);
 
     let began = Instant::now();
-    let store = SqliteStore::open(&memory.path().join("x.azs"), options()).unwrap();
+    let store = SqliteStore::open(memory.path().join("x.azs"), options()).unwrap();
     let files = disk.path().join("texts");
     fs::create_dir(&files).unwrap();
     let (mut bytes, mut sample, mut stored) = (0, Vec::new(), 0);

@@ -37,7 +37,7 @@ fn filters(random: &mut Random, sessions: &[SessionId]) -> Filters {
         4 => filters.without = sessions.first().copied(),
         5 => {
             filters.worktree =
-                Some(WorktreeFilter { names: vec!["../feat".into()], last_part: "feat".into() })
+                Some(WorktreeFilter { names: vec!["../feat".into()], last_part: "feat".into() });
         }
         _ => {}
     }

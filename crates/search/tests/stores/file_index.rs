@@ -195,11 +195,11 @@ fn two_processes_index_one_store() {
             scope.spawn(|| {
                 let store = SqliteStore::open(&file, SqliteOptions::default()).unwrap();
                 let index = FileIndex::open(&place, "x").unwrap();
-                for round in 0..10 {
+                for (round, id) in ids.iter().take(10).enumerate() {
                     let found = found(&store, Some(&index), "token");
                     assert!(found.index_error.is_none(), "{:?}", found.index_error);
                     assert!(found.hits.len() >= 30, "round {round}: {}", found.hits.len());
-                    append(&store, ids[round], &["token more"]);
+                    append(&store, *id, &["token more"]);
                 }
             });
         }

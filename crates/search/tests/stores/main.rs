@@ -32,7 +32,7 @@ fn project() -> String {
 #[test]
 fn a_search_of_sqlite_is_a_scan() {
     let folder = tempfile::tempdir().unwrap();
-    let store = SqliteStore::open(&folder.path().join("x.azs"), SqliteOptions::default()).unwrap();
+    let store = SqliteStore::open(folder.path().join("x.azs"), SqliteOptions::default()).unwrap();
     let index = FileIndex::open(&folder.path().join("search"), "x").unwrap();
     search_contract(&store, &index);
 }
