@@ -90,26 +90,42 @@ impl SessionTurns {
 }
 
 /// Returns the turns that the session has run itself. A fork begins with those of another session, and its totals with 0: so its own turns are
-/// the last ones, as far as its totals go.
+/// the last ones, as far as its totals go and none of them began before the fork.
 fn own_turns(record: &SessionRecord, mut turns: Vec<TurnUsage>) -> Vec<TurnUsage> {
     if record.forked_from.is_none() {
         return turns;
     }
-    let (mut duration, mut tokens) = (record.duration_ms, record.tokens);
+    let forked = record.created_at.parse::<Timestamp>().ok();
+    let mut left =
+        Taken { tokens: record.tokens, cost_usd: record.cost_usd, duration_ms: record.duration_ms };
     let own = turns.iter().rev().take_while(|turn| {
         let taken = taken(turn);
-        let fits = tokens.input >= taken.tokens.input && tokens.output >= taken.tokens.output;
-        match duration.checked_sub(taken.duration_ms).filter(|_| duration > 0 && fits) {
-            Some(left) => {
-                duration = left;
-                tokens = tokens.saturating_sub(taken.tokens);
-                true
-            }
-            None => false,
+        let is_after = began(turn).zip(forked).map(|(began, forked)| began >= forked);
+        // A turn that took nothing fits anywhere.
+        let is_certain = is_after == Some(true) || !taken.is_nothing() || left.duration_ms > 0;
+        let is_own = is_after != Some(false) && is_certain && left.covers(&taken);
+        if is_own {
+            left.tokens = left.tokens.saturating_sub(taken.tokens);
+            left.cost_usd -= taken.cost_usd;
+            left.duration_ms -= taken.duration_ms;
         }
+        is_own
     });
     let copied = turns.len() - own.count();
     turns.split_off(copied)
+}
+
+fn began(turn: &TurnUsage) -> Option<Timestamp> {
+    turn.complete.started_at.as_deref()?.parse().ok()
+}
+
+impl Taken {
+    fn covers(&self, other: &Self) -> bool {
+        self.duration_ms >= other.duration_ms
+            && self.tokens.input >= other.tokens.input
+            && self.tokens.output >= other.tokens.output
+            && self.cost_usd + SAME_COST > other.cost_usd
+    }
 }
 
 fn taken(turn: &TurnUsage) -> Taken {
@@ -122,8 +138,7 @@ fn taken(turn: &TurnUsage) -> Taken {
 }
 
 fn own_turn(turn: TurnUsage) -> OwnTurn {
-    let (is_whole, started_at) = (!turn.complete.continues, turn.complete.started_at.as_deref());
-    let started = started_at.and_then(|time| time.parse::<Timestamp>().ok());
+    let (is_whole, started) = (!turn.complete.continues, began(&turn));
     OwnTurn {
         is_whole,
         failed: is_whole && turn.complete.ending() != Outcome::Done,
@@ -214,6 +229,20 @@ mod tests {
         fork.tokens = Tokens::new(1_350, 12);
         assert_eq!(durations(&fork), [30, 5]);
         assert_eq!(SessionTurns::of(&fork, turns(), None).outside.tokens, Tokens::new(1_000, 10));
+        // Short turns have no duration to tell them by, but tokens or a time.
+        let quick = |forked_at: &str, last: TurnUsage| {
+            let fork = SessionRecord {
+                forked_from: Some(Uuid::from_u128(1)),
+                tokens: Tokens::new(5_000, 20),
+                cost_usd: 0.1,
+                ..record(forked_at, "")
+            };
+            let turns = vec![turn(0, 100, "2026-01-31T09:00:00Z"), last];
+            SessionTurns::of(&fork, turns, None).own.len()
+        };
+        assert_eq!(quick("", turn(0, 200, "")), 1);
+        assert_eq!(quick("2026-01-31T09:30:00Z", turn(0, 200, "2026-01-31T09:30:00Z")), 1);
+        assert_eq!(quick("2026-01-31T09:30:00Z", turn(0, 200, "2026-01-31T09:29:59Z")), 0);
         fork.forked_from = None;
         assert_eq!(durations(&fork), [10, 20, 0, 30, 5]);
     }

@@ -99,6 +99,18 @@ fn a_session_is_compacted_and_that_is_undone() {
 }
 
 #[test]
+fn the_cached_ledger_of_a_session_is_deleted_with_it() {
+    let world = world();
+    world.program("claude", &claude_says("They fixed the login."));
+    assert_eq!(run(&world, &["compact", "S1"]).code, 0);
+    assert_eq!(run(&world, &["run", "-s", "S1", "-a", "claude", "Go on"]).code, 0);
+    let cached = world.path("p/.git/azureal/spool/S1.ledger");
+    assert!(cached.exists());
+    assert_eq!(run(&world, &["rm", "S1", "--yes"]).code, 0);
+    assert!(!cached.exists());
+}
+
+#[test]
 fn a_preview_shows_the_summary_and_changes_nothing() {
     let world = world();
     world.program("claude", &claude_says("They fixed\u{1b}[31m the login."));

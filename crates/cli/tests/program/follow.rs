@@ -237,7 +237,7 @@ fn a_running_turn_is_seen_as_it_runs_and_once() {
     while lines.last().unwrap()["kind"] != "Complete" {
         lines.push(serde_json::from_str(&program.line()).unwrap());
     }
-    let stored = world.run(&["show", "talk", "--json"]).json_lines();
+    let stored = stored_events(&world);
     let without_numbers = |lines: &[Value]| -> Vec<Value> {
         lines.iter().map(|line| json!([line["kind"], line["data"]])).collect()
     };
@@ -348,6 +348,12 @@ fn reading_commands_mean_the_session_of_the_running_turn_by_default() {
     assert_eq!(last(), (json!("S1"), true, true, true));
 }
 
+/// Returns the events of the session `talk` with their times, which [`World::run`] replaces.
+fn stored_events(world: &World) -> Vec<Value> {
+    let shown = world.command(&["show", "talk", "--json"]).output().unwrap();
+    String::from_utf8(shown.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
 #[test]
 fn turns_of_any_length_are_seen_once_and_in_order() {
     let world = World::new();
@@ -361,7 +367,7 @@ fn turns_of_any_length_are_seen_once_and_in_order() {
         let run = world.with_programs(&["run", "-s", "talk", "-a", "claude", "Go"]).output().unwrap();
         assert!(run.status.success());
     }
-    let stored = world.run(&["show", "talk", "--json"]).json_lines();
+    let stored = stored_events(&world);
     let (mut live, mut seen) = (0, Vec::new());
     while seen.len() < stored.len() - 1 {
         let line: Value = serde_json::from_str(&following.line()).unwrap();

@@ -215,7 +215,7 @@ fn a_fork_counts_its_own_turns_and_the_sums_are_those_of_the_list() {
     // Its original need not be there.
     for turns in [3, 1] {
         let (found, listed) = (stats(&world, &[]), world.run(&["list", "--json"]).json());
-        assert_eq!(found["total"]["turns"], json!(turns));
+        assert_eq!(found["total"]["turns"], json!(turns), "{found} {listed}");
         let sum = |field: &str| {
             listed.as_array().unwrap().iter().map(|record| record[field].as_u64().unwrap()).sum::<u64>()
         };
