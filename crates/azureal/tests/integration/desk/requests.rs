@@ -459,7 +459,7 @@ fn a_search_over_all_sessions_ends_with_the_last_one_asked_for() {
                 vec![Event::user(format!("token number{number}"))],
             );
         }
-        for text in ["t", "to", "tok", "tok number1", "tok number2"] {
+        for text in ["t", "to", "tok", "token number1", "token number2"] {
             desk.desk.perform(Request::Search { text: text.into() });
         }
         let found = |text: &str| {
@@ -468,7 +468,7 @@ fn a_search_over_all_sessions_ends_with_the_last_one_asked_for() {
                 _ => None,
             })
         };
-        let hits = found("tok number2").hits;
+        let hits = found("token number2").hits;
         assert_eq!(hits.len(), 1);
         assert_eq!((hits[0].session.name.as_str(), hits[0].seq), ("session 2", Seq(1)));
         desk.desk.perform(Request::Search { text: "role:user tok".into() });
