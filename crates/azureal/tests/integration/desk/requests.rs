@@ -381,7 +381,7 @@ fn the_turns_of_a_session_are_counted_and_a_pager_begins_at_the_event_that_is_re
     });
     assert_eq!(turns, (700, Seq(700)));
     for (at, begins) in
-        [(Some(Seq(1)), "Prompt 1"), (Some(Seq(400)), "Prompt 400"), (Some(Seq(700)), "Prompt 700")]
+        [(Some(Seq(1)), "> Prompt 1"), (Some(Seq(400)), "> Prompt 400"), (Some(Seq(700)), "> Prompt 700")]
     {
         desk.desk.perform_in_terminal(Request::Read { pane: PANE, at, with: ReadWith::Pager });
         let line = fs::read_to_string(world.path("line")).unwrap();
