@@ -66,15 +66,17 @@ impl Totals {
             events::DATA
         ))?;
         let mut rows = ends.query([session])?;
-        let mut totals = Self::default();
+        let mut totals: Option<Self> = None;
         while let Some(row) = rows.next()? {
             let json = codec.unpack(row.get_ref(0)?).ok();
             if let Some(Event::Complete(complete)) = json.and_then(|json| Event::from_json(&json).ok()) {
+                // Without the end of a turn there is nothing to add up, and the row stays as it is.
+                let totals = totals.get_or_insert_default();
                 totals.duration_ms = totals.duration_ms.saturating_add(complete.duration_ms);
                 totals.cost_usd += complete.cost_usd;
             }
         }
-        Ok(Some(totals))
+        Ok(totals)
     }
 
     /// Corrects a record. An imported session may have greater sums than its events tell of.
