@@ -38,16 +38,26 @@ impl Agents {
                 }
                 self.waiting = 0;
             }
-            Event::Init(_) | Event::ModelSwitch(_) | Event::SystemMessage(_) | Event::Hook(_) => {}
-            event if is_prompt(event) => {}
+            event if is_silent(event) => {}
+            // Also a prompt: the one before it has no agent of its own.
             _ => self.waiting = 0,
         }
+    }
+
+    /// Returns whether an event after this one may name the agent of a prompt before it.
+    pub(crate) fn may_be_named_after(event: &Event) -> bool {
+        is_prompt(event) || is_silent(event)
     }
 
     /// Notes that the event is the last item now.
     pub(crate) fn pushed(&mut self, event: &Event) {
         self.waiting = if is_prompt(event) { self.waiting + 1 } else { 0 };
     }
+}
+
+/// Returns whether an event may stand between a prompt and the name of its agent.
+fn is_silent(event: &Event) -> bool {
+    matches!(event, Event::Init(_) | Event::ModelSwitch(_) | Event::SystemMessage(_) | Event::Hook(_))
 }
 
 fn is_prompt(event: &Event) -> bool {

@@ -252,7 +252,7 @@ impl Work<'_> {
         }
     }
 
-    /// Returns the state if the session still has the event that was indexed last.
+    /// Returns the state if the session still has the event that was indexed last, and what follows cannot change an event before it.
     async fn same_log(
         &self,
         record: &SessionRecord,
@@ -266,7 +266,11 @@ impl Work<'_> {
             Err(StoreError::NoSuchSession(_)) => return Ok(None),
             page => page?.pop(),
         };
-        Ok(last.filter(|last| last.seq == state.through && hash_of(last) == state.last).map(|_| state))
+        let continues = last.is_some_and(|last| {
+            let is_same = last.seq == state.through && hash_of(&last) == state.last;
+            is_same && !last.event().is_ok_and(|event| Agents::may_be_named_after(&event))
+        });
+        Ok(continues.then_some(state))
     }
 
     async fn flush(&mut self) -> Result<(), StoreError> {

@@ -145,6 +145,12 @@ pub(crate) fn change(store: &dyn SessionStore, sessions: &mut Vec<SessionId>, ra
             }
         }
         2 => sessions.push(block_on(store.fork(session, azureal_core::Seq::END, new())).unwrap()),
+        4 => {
+            // An agent that is named apart from its prompt.
+            let agent = Some(random.one(&AGENTS).to_owned());
+            let init = Event::Init(Init { agent, ..Init::default() });
+            block_on(store.append(session, NewTurn::verbatim([init]))).unwrap();
+        }
         3 => block_on(store.rename(session, &format!("name {}", random.below(1_000_000)))).unwrap(),
         _ => {
             block_on(store.append(session, turn(random))).unwrap();
