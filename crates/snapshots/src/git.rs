@@ -32,6 +32,8 @@ pub struct GitProgram {
 #[derive(Debug, Clone)]
 pub(crate) struct Git {
     program: PathBuf,
+    /// The name that the caller has for it.
+    name: PathBuf,
     environment: ChildEnvironment,
     directory: PathBuf,
 }
@@ -89,8 +91,10 @@ impl Git {
         ] {
             environment.set(name, value);
         }
-        let program = absolute(&git.program, &environment);
-        Self { program, environment, directory: directory.to_owned() }
+        let found = absolute(&git.program, &environment);
+        // An empty path is no program, and nothing is started for it.
+        let program = found.unwrap_or_default();
+        Self { program, name: git.program.clone(), environment, directory: directory.to_owned() }
     }
 
     /// Creates a runner with the user's configuration and that of the repository. For reading settings alone.
@@ -167,7 +171,8 @@ impl Git {
 
     fn not_started(&self, error: SpawnError) -> Error {
         match error {
-            SpawnError::ProgramNotFound { .. } => Error::NoGit { program: self.program.clone() },
+            SpawnError::ProgramNotFound { .. } => Error::NoGit { program: self.name.clone() },
+            _ if self.program.as_os_str().is_empty() => Error::NoGit { program: self.name.clone() },
             error => Error::Git { command: String::new(), message: error.to_string() },
         }
     }
@@ -179,18 +184,16 @@ impl Git {
 }
 
 /// Finds a program in the absolute folders of `PATH`. A relative one leads into the worktree, whose programs are not run.
-fn absolute(program: &Path, environment: &ChildEnvironment) -> PathBuf {
+fn absolute(program: &Path, environment: &ChildEnvironment) -> Option<PathBuf> {
     if program.components().count() > 1 {
-        return program.to_owned();
+        return Some(program.to_owned());
     }
-    let path = environment.get("PATH").unwrap_or_default();
+    // As the system does it for a process without the variable.
+    let path = environment.get("PATH").unwrap_or(OsStr::new("/bin:/usr/bin"));
     let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
     let is_program =
         |path: &PathBuf| rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() && path.is_file();
-    folders
-        .map(|folder| folder.join(program))
-        .find(is_program)
-        .unwrap_or_else(|| Path::new("/nonexistent").join(program))
+    folders.map(|folder| folder.join(program)).find(is_program)
 }
 
 /// Checks that git is not too old.
