@@ -3,7 +3,7 @@
 //! A [`NativeSource`] is the format of one agent. It opens a [`NativeHome`]: the folder of the agent's program, or a file that
 //! the user named. A home lists its sessions from names and metadata alone, reads the head of a session from its first
 //! bytes, and its turns one after the other, in bounded memory. Every file is opened read-only and without following
-//! links; pipes and devices are refused ([`lines`]).
+//! links; pipes and devices are refused (`lines`).
 //!
 //! A turn has the events that a turn of `azureal run` has: the prompt as it was typed, the start of the agent, its texts,
 //! calls and results, and one [`Event::Complete`]. Results are cut down as the store keeps them.
