@@ -22,6 +22,7 @@ pub(crate) mod record_lines;
 pub(crate) mod records;
 pub(crate) mod tools;
 pub(crate) mod turns;
+mod write;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -33,6 +34,7 @@ use azureal_core::{Event, io_error_text};
 use jiff::Timestamp;
 
 pub use lines::open_content;
+pub use write::{NativeConversation, NativeWriter, Placement};
 
 use crate::claude::ClaudeSessions;
 use crate::codex::CodexSessions;
@@ -49,6 +51,12 @@ pub fn sources() -> &'static [&'static dyn NativeSource] {
 /// Returns the source of an agent.
 pub fn source(agent: &str) -> Option<&'static dyn NativeSource> {
     sources().iter().copied().find(|source| source.agent() == agent)
+}
+
+/// Returns the writer of an agent's format; `None` if sessions cannot be written in it.
+pub fn writer(agent: &str) -> Option<&'static dyn NativeWriter> {
+    let writers: &[&'static dyn NativeWriter] = &[];
+    writers.iter().copied().find(|writer| writer.agent() == agent)
 }
 
 /// Finds the source whose format a file has; `None` if it has none of them.

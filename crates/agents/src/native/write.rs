@@ -1,0 +1,61 @@
+//! Sessions written in the agents' own formats, so that their programs resume them.
+//!
+//! A [`NativeWriter`] is the counterpart of a [`NativeSource`](super::NativeSource): what it writes, the source of the same agent reads.
+//! It starts no process. A session of a program that keeps a database is a file that the program imports itself.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use azureal_core::{Message, Uuid};
+use jiff::Timestamp;
+
+/// The writer of one agent's format.
+pub trait NativeWriter: Send + Sync {
+    /// Returns the name of the agent, as its source and its events have it: `claude`.
+    fn agent(&self) -> &'static str;
+
+    /// Returns a session id in the form that the program expects.
+    fn session_id(&self, uuid: Uuid) -> String;
+
+    /// Writes a session.
+    fn write(&self, session: &NativeConversation<'_>, out: &mut dyn Write) -> io::Result<()>;
+
+    /// Returns how the program gets to know a session that was written. `home` is one of the
+    /// [homes](super::NativeSource::homes) of its source.
+    fn placement(&self, home: &Path, session: &NativeConversation<'_>) -> io::Result<Placement>;
+
+    /// Returns the arguments that start the program's own interface on a session.
+    fn resume(&self, id: &str) -> Vec<OsString>;
+}
+
+/// How a program gets to know a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Placement {
+    /// It reads this file, which is to be created.
+    File(PathBuf),
+    /// It imports a file: the program is run with `import` followed by the file. Run with `delete`, it removes the session again.
+    Import {
+        /// The arguments before the name of the file.
+        import: Vec<OsString>,
+        /// The arguments that delete the session.
+        delete: Vec<OsString>,
+    },
+}
+
+/// A conversation that becomes a session of an agent's program.
+///
+/// Roles alternate, the user begins, and each call has its result in the next message, as providers require it.
+#[derive(Debug, Clone, Copy)]
+pub struct NativeConversation<'a> {
+    /// The program's id of the session.
+    pub id: &'a str,
+    /// The directory that the program is started in.
+    pub cwd: &'a Path,
+    /// When the session began.
+    pub started: Timestamp,
+    /// Its name.
+    pub title: Option<&'a str>,
+    /// The messages.
+    pub messages: &'a [Message],
+}
