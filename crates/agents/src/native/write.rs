@@ -25,8 +25,23 @@ pub trait NativeWriter: Send + Sync {
     /// [homes](super::NativeSource::homes) of its source.
     fn placement(&self, home: &Path, session: &NativeConversation<'_>) -> io::Result<Placement>;
 
-    /// Returns the arguments that start the program's own interface on a session.
-    fn resume(&self, id: &str) -> Vec<OsString>;
+    /// Returns the arguments that start the program's own interface on a session in a home.
+    fn resume(&self, home: &Path, id: &str) -> Vec<OsString>;
+
+    /// Returns the arguments with which the program deletes a session; empty if it cannot, so that its file is deleted.
+    fn delete(&self, _id: &str) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Returns the files and folders that belong to a session beside its file, whether they exist or not.
+    fn leftovers(&self, _file: &Path) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    /// Returns whether a turn may continue in a background process when the user has quit the interface.
+    fn may_outlive_interface(&self) -> bool {
+        false
+    }
 }
 
 /// How a program gets to know a session.
@@ -34,13 +49,8 @@ pub trait NativeWriter: Send + Sync {
 pub enum Placement {
     /// It reads this file, which is to be created.
     File(PathBuf),
-    /// It imports a file: the program is run with `import` followed by the file. Run with `delete`, it removes the session again.
-    Import {
-        /// The arguments before the name of the file.
-        import: Vec<OsString>,
-        /// The arguments that delete the session.
-        delete: Vec<OsString>,
-    },
+    /// It imports a file: these are its arguments before the name of the file.
+    Import(Vec<OsString>),
 }
 
 /// A conversation that becomes a session of an agent's program.

@@ -9,6 +9,7 @@ mod html;
 mod inert;
 mod json;
 mod markdown;
+mod native;
 mod masking;
 mod openai;
 mod paired;
@@ -22,6 +23,7 @@ use azureal_core::{
 };
 
 pub use error::ExportError;
+pub use native::{NativeHistory, native_history};
 pub use file::{ExistingFile, export_to_file};
 
 use self::masking::Masking;
