@@ -19,7 +19,7 @@ use azureal_core::{SessionId, SessionRecord, Uuid, counted};
 use azureal_engine::{
     FoundNote, OpenedNote, OpenedSession, OpenedSessions, RUN_MARKER, SessionLease, without_withheld,
 };
-use azureal_exchange::{NativeImported, NativeOutcome, TemporaryFolder, native_history};
+use azureal_exchange::{NativeImported, NativeOutcome, TemporaryFolder, native_history, native_mark};
 use azureal_files::as_argument;
 use azureal_process::{ChildEnvironment, Exit, Marker, ProcessIdentity, Spawn, StopTimeouts, Stream};
 use tracing::{info, warn};
@@ -291,8 +291,11 @@ impl Workspace {
         let mut taken =
             TakenBack { session, turns: 0, events: 0, other: None, kept: None, problems: Vec::new() };
         let written = self.written(opened, source)?;
+        let mark = self.store.mark(&native_mark(source.agent(), &opened.id)).await?;
         let is_same = match self.store.get(session).await {
-            Ok(record) => record.created_at == opened.session_made,
+            Ok(record) => {
+                record.created_at == opened.session_made && mark.is_some_and(|mark| mark.session == session)
+            }
             Err(azureal_core::StoreError::NoSuchSession(_)) => false,
             Err(error) => return Err(error.into()),
         };
@@ -395,6 +398,11 @@ impl Workspace {
                 },
                 Err(_) => None,
             };
+            if note.process().is_none() {
+                // The program was never started.
+                self.discard(*note).await;
+                continue;
+            }
             let notice = match self.take_back(&opened).await {
                 Ok(None) => continue,
                 Ok(Some(taken)) => {

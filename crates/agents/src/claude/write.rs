@@ -4,7 +4,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use azureal_core::Uuid;
 use serde::Serialize;
@@ -76,8 +76,13 @@ impl NativeWriter for ClaudeWriter {
         Ok(Placement::File(home.join(PROJECTS).join(folder).join(format!("{}.jsonl", session.id))))
     }
 
-    fn resume(&self, id: &str) -> Vec<OsString> {
+    fn resume(&self, _home: &Path, id: &str) -> Vec<OsString> {
         vec!["--resume".into(), id.into()]
+    }
+
+    fn leftovers(&self, file: &Path) -> Vec<PathBuf> {
+        // The folder has the work of subagents and long outputs.
+        vec![file.with_extension("")]
     }
 }
 

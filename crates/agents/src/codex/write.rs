@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use azureal_core::{Image, Json, OutputPart, ToolOutput, Uuid};
@@ -15,6 +15,9 @@ use super::NAME;
 use super::native::SESSIONS;
 use crate::native::pieces::{CallResult, Piece, Prompt, Stamps, Step, iso, pieces, write_line};
 use crate::native::{NativeConversation, NativeWriter, Placement};
+
+/// Reads at most this much of a file with the number of a process.
+const LONGEST_PID: u64 = 64;
 
 /// The writer of Codex's rollouts.
 #[derive(Debug, Clone, Copy)]
@@ -65,8 +68,22 @@ impl NativeWriter for CodexWriter {
         Ok(Placement::File(home.join(SESSIONS).join(format!("{name}{}.jsonl", session.id))))
     }
 
-    fn resume(&self, id: &str) -> Vec<OsString> {
-        vec!["resume".into(), id.into()]
+    fn resume(&self, home: &Path, id: &str) -> Vec<OsString> {
+        let mut arguments = vec!["resume".into(), id.into()];
+        // Without a background server, all turns end with the interface. If one runs, Codex would ask the user about the difference.
+        if !has_background_server(home) {
+            arguments.extend(["-c".into(), "features.daemon_auto_start=false".into()]);
+        }
+        arguments
+    }
+
+    fn delete(&self, id: &str) -> Vec<String> {
+        // Also its row in the index, and what belongs to it elsewhere in the home.
+        ["delete", "--force", id].map(str::to_owned).into()
+    }
+
+    fn may_outlive_interface(&self) -> bool {
+        true
     }
 }
 
@@ -194,4 +211,13 @@ fn image_part(image: &Image) -> Value {
         true => json!({"type": "input_image", "image_url": image.data_url()}),
         false => text_part(&image.note()),
     }
+}
+
+/// Returns whether the background server of a home runs.
+fn has_background_server(home: &Path) -> bool {
+    let mut pid = String::new();
+    let read = std::fs::File::open(home.join("app-server-daemon/daemon.pid"))
+        .and_then(|file| file.take(LONGEST_PID).read_to_string(&mut pid));
+    let Ok(pid) = pid.trim().parse::<u32>() else { return false };
+    read.is_ok() && Path::new("/proc").join(pid.to_string()).exists()
 }

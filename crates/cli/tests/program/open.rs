@@ -223,25 +223,33 @@ fn what_cannot_be_opened_is_said() {
 #[test]
 fn a_killed_azureal_leaves_the_session_to_the_program_and_its_turns_to_the_next_command() {
     let world = project();
-    let mut claude = open(&world, &["S1", "-a", "claude"]);
+    // In a shell, which keeps the terminal open.
+    let command = azureal(&world, &["open", "S1", "-a", "claude"]);
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", "\"$0\" \"$@\"; echo \"ended with $?\"; cat"]);
+    shell.arg(command.get_program()).args(command.get_args()).current_dir(world.path("p")).env_clear();
+    shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let claude = PtyProgram::start(&shell, 120, 40);
     claude.wait_for("opened ");
     claude.send("Three\r");
     claude.wait_for("answered Three");
     let program = run(&world, &["ps", "--json"]).json()[0]["pid"].as_u64().unwrap();
-    claude.kill("KILL");
+    let status = fs::read_to_string(format!("/proc/{program}/status")).unwrap();
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap().trim();
+    let kill = |pid: &str| assert!(Command::new("kill").args(["-9", pid]).status().unwrap().success());
+    kill(parent);
+    claude.wait_for("ended with 137");
     let refused = run(&world, &["run", "-s", "S1", "-a", "offline", "no"]);
     assert_eq!(refused.code, 1, "{refused}");
     assert!(refused.stderr.contains("a turn of S1 is running: claude"), "{refused}");
     assert_added(&world, &[]);
-    // The program goes with its terminal, or by itself.
-    Command::new("kill").args(["-9", &program.to_string()]).status().unwrap();
+    kill(&program.to_string());
     until("the next command takes it back", || {
         let ran = run(&world, &["list"]);
         ran.stderr.contains("recovered S1: 1 turn added in claude").then_some(())
     });
     assert_added(&world, &["Three", "Yes, Three"]);
     assert_no_trace(&world);
-    drop(claude.wait_for_exit());
 }
 
 /// The calls that change a file, or make a change durable.
