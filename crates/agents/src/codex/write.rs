@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::NAME;
 use super::native::SESSIONS;
-use crate::native::pieces::{CallResult, Piece, Prompt, Stamps, Step, iso, pieces, write_line};
+use crate::native::pieces::{CallResult, Piece, Prompt, Stamps, Step, exit_code, iso, pieces, write_line};
 use crate::native::{NativeConversation, NativeWriter, Placement};
 
 /// The writer of Codex's rollouts.
@@ -177,12 +177,6 @@ fn report(text: &str, is_error: bool, is_command: bool) -> String {
         _ if is_error => format!("Error: {text}"),
         _ => text.to_owned(),
     }
-}
-
-/// Returns the exit code that a failed command has in front of its output, and the output.
-fn exit_code(text: &str) -> Option<(i64, &str)> {
-    let (code, output) = text.strip_prefix("Exit code ")?.split_once('\n')?;
-    Some((code.parse().ok().filter(|code| *code != 0)?, output))
 }
 
 fn text_part(text: &str) -> Value {

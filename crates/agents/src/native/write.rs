@@ -25,6 +25,13 @@ pub trait NativeWriter: Send + Sync {
     /// [homes](super::NativeSource::homes) of its source.
     fn placement(&self, home: &Path, session: &NativeConversation<'_>) -> io::Result<Placement>;
 
+    /// Returns the files that the program needs beside a [file](Placement::File) of a session, with their content. Those that
+    /// exist stay as they are.
+    fn companions(&self, file: &Path, session: &NativeConversation<'_>) -> Vec<(PathBuf, Vec<u8>)> {
+        let _ = (file, session);
+        Vec::new()
+    }
+
     /// Returns the arguments that start the program's own interface on a session.
     fn resume(&self, id: &str) -> Vec<OsString>;
 }
@@ -34,7 +41,8 @@ pub trait NativeWriter: Send + Sync {
 pub enum Placement {
     /// It reads this file, which is to be created.
     File(PathBuf),
-    /// It imports a file: the program is run with `import` followed by the file. Run with `delete`, it removes the session again.
+    /// It imports a file: the program is run with `import` followed by the file, in the directory of the session. Run with
+    /// `delete`, it removes the session again.
     Import {
         /// The arguments before the name of the file.
         import: Vec<OsString>,
@@ -45,7 +53,8 @@ pub enum Placement {
 
 /// A conversation that becomes a session of an agent's program.
 ///
-/// Roles alternate, the user begins, and each call has its result in the next message, as providers require it.
+/// Roles alternate, the user begins, each call has its result in the next message, and ids of calls are unique, as providers
+/// require it.
 #[derive(Debug, Clone, Copy)]
 pub struct NativeConversation<'a> {
     /// The program's id of the session.
