@@ -248,6 +248,7 @@ mod git_folder;
 pub mod json;
 pub mod meter;
 pub mod native;
+pub mod opened;
 mod project;
 pub mod purge;
 mod recall;

@@ -89,12 +89,17 @@ pub enum Notice {
     Undo(String),
     /// The versions of files that turns change.
     Snapshots(String),
+    /// A session that was open in an agent's own interface when azureal died.
+    Opened(String),
 }
 
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Project(warning) | Self::Undo(warning) | Self::Snapshots(warning) => f.write_str(warning),
+            Self::Project(warning)
+            | Self::Undo(warning)
+            | Self::Snapshots(warning)
+            | Self::Opened(warning) => f.write_str(warning),
             Self::Durability { address, warning } => {
                 write!(f, "{address} {warning}; `loss=accepted` in its URL says that this is known")
             }
@@ -217,6 +222,12 @@ impl Workspace {
         }
         // No reason to leave turns where they are.
         self.tell_undo_trouble(self.recover_undo().await.err());
+        if let Err(error) = self.recover_opened().await {
+            self.add_notice(Notice::Opened(format!(
+                "sessions that are open in an agent's own interface are not looked at: {}",
+                error.message()
+            )));
+        }
         let found = self.engine()?.recover().await;
         found.map_err(|error| Error::new("spool", error.to_string()).with_source(error))
     }
@@ -283,7 +294,7 @@ impl Workspace {
                 Spools::new(&folders.spools).with_former(folders.former_spools.clone())
             }
         };
-        let spools = spools.with_bridges(self.environment.bridges());
+        let spools = spools.with_bridges(self.environment.bridges()).with_opened(self.opened_sessions());
         Some(if self.keeps_originals() { spools } else { spools.without_originals() })
     }
 

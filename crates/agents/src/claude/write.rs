@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use azureal_core::Uuid;
 use serde::Serialize;
@@ -78,8 +78,13 @@ impl NativeWriter for ClaudeWriter {
         Ok(Placement::File(home.join(PROJECTS).join(folder).join(format!("{}.jsonl", session.id))))
     }
 
-    fn resume(&self, id: &str) -> Vec<OsString> {
+    fn resume(&self, _: &Path, id: &str) -> Vec<OsString> {
         vec!["--resume".into(), id.into()]
+    }
+
+    fn leftovers(&self, file: &Path) -> Vec<PathBuf> {
+        // The transcripts of subagents, and results that are too long for the transcript.
+        vec![file.with_extension("")]
     }
 }
 

@@ -5,6 +5,7 @@
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use azureal_core::{Image, Json, OutputPart, ToolOutput, Uuid};
@@ -19,6 +20,9 @@ use crate::native::{NativeConversation, NativeWriter, Placement};
 /// The writer of Codex's rollouts.
 #[derive(Debug, Clone, Copy)]
 pub struct CodexWriter;
+
+/// The socket of the server that runs turns in the background.
+const SERVER: &str = "app-server-control/app-server-control.sock";
 
 impl NativeWriter for CodexWriter {
     fn agent(&self) -> &'static str {
@@ -65,8 +69,19 @@ impl NativeWriter for CodexWriter {
         Ok(Placement::File(home.join(SESSIONS).join(format!("{name}{}.jsonl", session.id))))
     }
 
-    fn resume(&self, id: &str) -> Vec<OsString> {
-        vec!["resume".into(), id.into()]
+    fn resume(&self, home: &Path, id: &str) -> Vec<OsString> {
+        // Without a server in the background, the turns end with the interface. If one runs, Codex would ask about the difference.
+        let is_served = UnixStream::connect(home.join(SERVER)).is_ok();
+        let alone: &[&str] = if is_served { &[] } else { &["-c", "features.daemon_auto_start=false"] };
+        ["resume"].iter().chain(alone).chain([&id]).map(OsString::from).collect()
+    }
+
+    fn delete(&self, id: &str) -> Vec<String> {
+        ["delete", "--force", id].map(str::to_owned).to_vec()
+    }
+
+    fn may_outlive_interface(&self) -> bool {
+        true
     }
 }
 

@@ -11,14 +11,17 @@ use std::path::{Path, PathBuf};
 use azureal_core::{ToolOutput, Uuid};
 use serde_json::{Value, json};
 
+use super::index::Metadata;
 use super::parts::{TOOLS, prompt_parts, result_parts};
-use super::{CHATS, NAME, PROJECTS, ROOT, directories, root_of};
-use crate::native::files::folders;
+use super::{CHATS, NAME, PROJECTS, ROOT, directories, root_of, session_name};
+use crate::native::files::{FileListing, folders};
+use crate::native::lines::beginning;
 use crate::native::pieces::{
     CallResult, Piece, Stamp, Stamps, Step, iso, pieces, results_by_call, write_line,
 };
 use crate::native::tools::theirs;
-use crate::native::{NativeConversation, NativeWriter, Placement};
+use crate::native::{BEGINNING, NativeConversation, NativeWriter, Placement};
+use crate::wire::Fields;
 
 /// The writer of Gemini CLI's sessions.
 #[derive(Debug, Clone, Copy)]
@@ -82,9 +85,24 @@ impl NativeWriter for GeminiWriter {
         root.map(|root| (root, session.cwd.to_string_lossy().into_owned().into_bytes())).into_iter().collect()
     }
 
-    fn resume(&self, id: &str) -> Vec<OsString> {
+    fn resume(&self, _: &Path, id: &str) -> Vec<OsString> {
         vec!["-r".into(), id.into()]
     }
+
+    fn leftovers(&self, file: &Path) -> Vec<PathBuf> {
+        // Every start of Gemini CLI creates a file for the session, which stays empty if it resumes another file.
+        let (Some(folder), Some(id)) = (file.parent(), header_id(file)) else { return Vec::new() };
+        let files = FileListing::of(folder, 0, session_name).filter_map(Result::ok).map(|found| found.path);
+        files.filter(|path| path != file && header_id(path).as_ref() == Some(&id)).collect()
+    }
+}
+
+/// Returns the id of a session from its header.
+fn header_id(file: &Path) -> Option<String> {
+    let beginning = beginning(file, BEGINNING).ok()?;
+    let line = beginning.split(|byte| *byte == b'\n').next()?;
+    let metadata = Fields::of(str::from_utf8(line).ok()?)?.read::<Metadata>()?;
+    Some(metadata.session_id).filter(|id| !id.is_empty())
 }
 
 /// Returns the folder of a project: the one that it has, or a new one, which Gemini CLI takes by the file in it that names the

@@ -66,15 +66,16 @@ impl NativeWriter for OpencodeWriter {
         write_line(out, &json!({"info": info, "messages": export.messages}))
     }
 
-    fn placement(&self, _: &Path, session: &NativeConversation<'_>) -> io::Result<Placement> {
-        Ok(Placement::Import {
-            import: vec!["import".into()],
-            delete: vec!["session".into(), "delete".into(), session.id.into()],
-        })
+    fn placement(&self, _: &Path, _: &NativeConversation<'_>) -> io::Result<Placement> {
+        Ok(Placement::Import(vec!["import".into()]))
     }
 
-    fn resume(&self, id: &str) -> Vec<OsString> {
+    fn resume(&self, _: &Path, id: &str) -> Vec<OsString> {
         vec!["-s".into(), id.into()]
+    }
+
+    fn delete(&self, id: &str) -> Vec<String> {
+        ["session", "delete", id].map(str::to_owned).to_vec()
     }
 }
 

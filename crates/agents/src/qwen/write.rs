@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use azureal_core::Uuid;
 use serde_json::{Value, json};
@@ -74,8 +74,13 @@ impl NativeWriter for QwenWriter {
         Ok(Placement::File(folder.join(format!("{}.jsonl", session.id))))
     }
 
-    fn resume(&self, id: &str) -> Vec<OsString> {
+    fn resume(&self, _: &Path, id: &str) -> Vec<OsString> {
         vec!["-r".into(), id.into()]
+    }
+
+    fn leftovers(&self, file: &Path) -> Vec<PathBuf> {
+        // The process that has the session open, or had it.
+        vec![file.with_extension("runtime.json")]
     }
 }
 

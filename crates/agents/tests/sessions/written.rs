@@ -124,7 +124,7 @@ fn round_trip(writer: &dyn NativeWriter, messages: &[Message]) -> Vec<Found> {
             }
             cases::read(&*home, &found[0])
         }
-        Placement::Import { .. } => imported(&id, &bytes),
+        Placement::Import(_) => imported(&id, &bytes),
     };
     for turn in &turns {
         assert!(turn.problems.is_empty(), "{:?}", turn.problems);
@@ -318,7 +318,7 @@ fn a_project_of_gemini_keeps_its_folder() {
     let session = session("0123456789", &messages);
     let place = || match writer.placement(home.path(), &session).unwrap() {
         Placement::File(path) => path,
-        Placement::Import { .. } => unreachable!(),
+        Placement::Import(_) => unreachable!(),
     };
     let name = "session-1769851800000-01234567.jsonl";
     assert_eq!(place(), tmp.join("project/chats").join(name));

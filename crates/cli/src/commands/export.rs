@@ -182,7 +182,7 @@ fn tell_how_to_resume(agent: &str, record: &SessionRecord, directory: &Path, fil
         let arguments = arguments.iter().map(|argument| argument.to_string_lossy());
         format!("`{}`", arguments.fold(agent.to_owned(), |command, argument| command + " " + &argument))
     };
-    let resume = command(writer.resume(&id));
+    let resume = command(writer.resume(home, &id));
     let first = match writer.placement(home, &session) {
         Ok(Placement::File(target)) => {
             let missing = writer.companions(&target, &session).into_iter().filter(|(path, _)| !path.exists());
@@ -191,7 +191,7 @@ fn tell_how_to_resume(agent: &str, record: &SessionRecord, directory: &Path, fil
             });
             format!("copy it to {}{}", shown(&target), others.collect::<String>())
         }
-        Ok(Placement::Import { mut import, .. }) => {
+        Ok(Placement::Import(mut import)) => {
             import.push(file.into());
             format!("run {} there", command(import))
         }

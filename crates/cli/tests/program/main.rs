@@ -43,6 +43,7 @@ mod log;
 mod lost_spool;
 mod moving;
 mod native_export;
+mod open;
 mod original_program;
 mod originals;
 mod owners;

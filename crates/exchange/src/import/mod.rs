@@ -32,7 +32,7 @@ pub use error::{Difference, ImportError};
 pub use import_session::{ImportProgress, import_session};
 pub use incoming::IncomingSession;
 pub use native::{
-    LeftOut, NativeCandidate, NativeImport, NativeImported, NativeOutcome, NativeReady, NativeStep,
+    LeftOut, NativeCandidate, NativeImport, NativeImported, NativeOutcome, NativeReady, NativeStep, native_mark,
     StoredRuns,
 };
 pub use outcome::{Added, ImportOutcome};
