@@ -4,9 +4,11 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 
 use azureal_testkit::model_server::{Answer, ModelServer, Request};
 use azureal_testkit::project::git_repository;
+use azureal_testkit::real_agents::{AgentHome, Agents};
 use serde_json::{Value, json};
 
 use crate::real_agents::{Real, finish};
@@ -28,14 +30,26 @@ fn place(real: &Real, agent: &str) -> (PathBuf, Vec<String>) {
     let file = real.home.project().join("exported.jsonl");
     let ran = real.run(&["export", "work", "--format", agent, "-o", file.to_str().unwrap()]);
     assert_eq!(ran.code, 0, "{ran}");
-    let (_, told) = ran.stderr.split_once(": copy it to ").unwrap();
-    let (target, rest) = told.split_once(", then run `").unwrap();
-    let (command, _) = rest.split_once('`').unwrap();
-    assert!(rest.contains(&format!("`azureal open S1 -a {agent}`")), "{ran}");
-    let target = PathBuf::from(target);
+    assert!(ran.stderr.contains(&format!("`azureal open S1 -a {agent}` does this in one step")), "{ran}");
+    let (first, then) = ran.stderr.split_once(", then run `").unwrap();
+    let words = |command: &str| command.split(' ').map(str::to_owned).collect::<Vec<String>>();
+    let resume = words(then.split_once('`').unwrap().0);
+    if let Some((_, import)) = first.split_once(": run `") {
+        let import = words(import.split_once('`').unwrap().0);
+        let arguments: Vec<&str> = import.iter().map(String::as_str).collect();
+        let ran = prompted(real, arguments[0], &arguments[1..], "");
+        assert_eq!(ran.code, 0, "{ran}");
+        return (file, resume);
+    }
+    let (_, places) = first.split_once(": copy it to ").unwrap();
+    let mut places = places.split(", and `");
+    let target = PathBuf::from(places.next().unwrap());
     fs::create_dir_all(target.parent().unwrap()).unwrap();
     fs::rename(&file, &target).unwrap();
-    (target, command.split(' ').map(str::to_owned).collect())
+    for (content, path) in places.map(|other| other.split_once("` to ").unwrap()) {
+        fs::write(path, content).unwrap();
+    }
+    (target, resume)
 }
 
 /// Runs an agent's own program with a prompt on its standard input.
@@ -48,7 +62,7 @@ fn prompted(real: &Real, program: &str, arguments: &[&str], prompt: &str) -> Ran
 }
 
 /// Returns the last request of which the answer is part of a conversation.
-fn last_request(server: &ModelServer) -> std::sync::Arc<Request> {
+fn last_request(server: &ModelServer) -> Arc<Request> {
     server.requests().pop().unwrap()
 }
 
@@ -73,7 +87,7 @@ fn codex_resumes_a_session_of_claude() {
 
     let (file, command) = place(&real, "codex");
     let id = command.last().unwrap();
-    assert_eq!(command, ["codex", "resume", id]);
+    assert_eq!(command[..2], ["codex", "resume"]);
     server.push("As I said.");
     let ran = prompted(&real, "codex", &["exec", "resume", id, "-"], "What was it?");
     assert_eq!((ran.code, ran.stdout.trim()), (0, "As I said."), "{ran}");
@@ -149,6 +163,76 @@ fn claude_resumes_a_session_of_codex() {
     let said: Vec<&Value> = events.iter().filter(|event| event["kind"] == "UserMessage").collect();
     assert_eq!(said.last().unwrap()["data"]["content"], "What was it?");
     assert_eq!(said.len(), 2, "{said:?}");
+}
+
+/// Has a program resume a session that was with other agents.
+fn resumes(program: &'static str, arguments: &[&str], shell: &str) {
+    let Some(agents) = Agents::find(&[program]) else { return };
+    // Programs also ask for titles and suggestions.
+    let server = ModelServer::always("As I said.");
+    let real = Real { home: AgentHome::new(&agents, &server) };
+    fs::write(real.home.project().join("notes.txt"), "the note itself\n").unwrap();
+    git_repository(&real.home.project());
+    let events = [
+        user(WORDS),
+        assistant("I look."),
+        json!({"ToolCall": {"tool_use_id": "call_1", "tool_name": "Bash", "input": {"command": "echo forty-two"}}}),
+        json!({"ToolResult": {"tool_use_id": "call_1", "tool_name": "Bash", "content": "forty-two", "is_error": false}}),
+        json!({"ToolCall": {"tool_use_id": "call_2", "tool_name": "Odd", "input": {"path": "x"}}}),
+        json!({"ToolResult": {"tool_use_id": "call_2", "tool_name": "Odd", "content": "no such thing", "is_error": true}}),
+        assistant("It is 42."),
+        json!({"Complete": {"success": true, "duration_ms": 1500, "cost_usd": 0.0}}),
+    ];
+    let session = real.home.home().join("session.json");
+    fs::write(&session, exported("work", &events).to_string()).unwrap();
+    let ran = real.run(&["import", session.to_str().unwrap()]);
+    assert_eq!(ran.code, 0, "{ran}");
+
+    let (file, command) = place(&real, program);
+    let (id, flag) = (command[2].as_str(), command[1].as_str());
+    let ran = prompted(&real, program, &[arguments, &[flag, id]].concat(), "What was it?");
+    assert_eq!(ran.code, 0, "{ran}");
+    assert!(ran.stdout.contains("As I said."), "{ran}");
+    let requests = server.requests();
+    let is_asked =
+        |request: &&Arc<Request>| request.prompt().is_some_and(|prompt| prompt.contains("What was it?"));
+    let request = requests.iter().find(is_asked).unwrap();
+    assert!(request.user_texts().contains(&WORDS), "{:?}", request.user_texts());
+    assert!(!request.body.to_string().contains("the note itself"), "the history is inert");
+    assert_eq!(request.assistant_texts(), ["I look.", "It is 42."]);
+    let results = request.tool_results();
+    assert_eq!(results.len(), 2, "{results:?}");
+    assert!(results[0].contains("forty-two") && results[1].contains("no such thing"), "{results:?}");
+    let body = request.body.to_string();
+    assert!(body.contains(shell) && body.contains("echo forty-two") && body.contains("Odd"), "{body}");
+
+    // The program added its turn to the session.
+    let ran = match program {
+        "opencode" => {
+            let world = real.run(&["import", "--from", "opencode"]);
+            assert_eq!(world.code, 0, "{world}");
+            real.run(&["show", "S2", "--json"]).json_lines()
+        }
+        _ => read_again(&file),
+    };
+    let said: Vec<&Value> = ran.iter().filter(|event| event["kind"] == "UserMessage").collect();
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert_eq!(said[1]["data"]["content"], "What was it?");
+}
+
+#[test]
+fn gemini_resumes_a_session() {
+    resumes("gemini", &["-o", "stream-json", "-y", "--skip-trust"], "run_shell_command");
+}
+
+#[test]
+fn qwen_resumes_a_session() {
+    resumes("qwen", &["-o", "stream-json", "-y", "--auth-type", "openai"], "run_shell_command");
+}
+
+#[test]
+fn opencode_resumes_a_session() {
+    resumes("opencode", &["run", "--format", "json", "--auto", "-m", "testkit/m1"], "\"bash\"");
 }
 
 /// A session with a system message and a summary of its first turn.
