@@ -162,7 +162,10 @@ impl Workspace {
         }
         let placed = async {
             match (&placement, import) {
-                (Placement::File(file), _) => write_file(file, writer, &conversation)?,
+                (Placement::File(file), _) => {
+                    write_file(file, writer, &conversation)?;
+                    add_companions(file, writer, &conversation)?;
+                }
                 (_, import) => self.import_into_program(&command, import, writer, &conversation)?,
             }
             self.adopt(note.opened(), source, record.id).await
@@ -513,6 +516,22 @@ fn write_file(
         out.get_ref().sync_all()
     };
     write().map_err(|error| Error::file(file, &error))
+}
+
+/// Adds the files that the program needs beside that of a session, unless they exist.
+fn add_companions(
+    file: &Path,
+    writer: &dyn NativeWriter,
+    conversation: &NativeConversation<'_>,
+) -> Result<(), Error> {
+    for (path, content) in writer.companions(file, conversation) {
+        match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
+            Ok(mut created) => created.write_all(&content).map_err(|error| Error::file(&path, &error))?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(Error::file(&path, &error)),
+        }
+    }
+    Ok(())
 }
 
 /// Removes a file, or a folder with all that is in it, for good: without its ledger, a session that comes back after a loss of power would

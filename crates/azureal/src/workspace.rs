@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
 use azureal_agents::registry;
-use azureal_core::{Holder, Redactor, SessionId, SessionStore, StoreError};
+use azureal_core::{Holder, Redactor, SessionId, SessionRecord, SessionStore, StoreError};
 use azureal_engine::{ChangeRecorder, Engine, FullEvents, FullHistory, Recovered, Spools, this_process};
 use azureal_files::as_argument;
 use azureal_search::FileIndex;
@@ -96,9 +96,10 @@ pub enum Notice {
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Project(warning) | Self::Undo(warning) | Self::Snapshots(warning) | Self::Opened(warning) => {
-                f.write_str(warning)
-            }
+            Self::Project(warning)
+            | Self::Undo(warning)
+            | Self::Snapshots(warning)
+            | Self::Opened(warning) => f.write_str(warning),
             Self::Durability { address, warning } => {
                 write!(f, "{address} {warning}; `loss=accepted` in its URL says that this is known")
             }
@@ -512,6 +513,14 @@ fn in_file(path: PathBuf, may_block: bool, keep: KeepOriginals) -> Result<Opened
 }
 
 impl Workspace {
+    /// Returns the directory of a session: its worktree, or the worktree of this workspace if that is gone.
+    pub fn directory_of(&self, record: &SessionRecord) -> PathBuf {
+        let own = self.project.root().join(&record.worktree);
+        // Without links and `.`, as the programs of agents see it.
+        let found = fs::canonicalize(own).ok().filter(|directory| directory.is_dir());
+        found.unwrap_or_else(|| self.project.directory().to_owned())
+    }
+
     /// Says whether a path leads to the store or to a file that belongs to it, however it is spelt.
     pub fn owns(&self, path: &Path) -> bool {
         let Location::File(store, _) = &self.location else {

@@ -100,7 +100,7 @@ pub use session::{
 pub use session_check::{LogCheck, SessionProblem, check_sessions, shared_uuids};
 pub use session_context::{
     SessionContext, read_beginning, read_context, read_context_for, read_context_under, read_history,
-    read_record_chars, read_rendered_through,
+    read_opening_text, read_record_chars, read_rendered_through,
 };
 pub use session_snapshot::SessionSnapshot;
 pub use session_store::{

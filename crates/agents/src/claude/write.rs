@@ -1,6 +1,7 @@
 //! Writes a session as a transcript of Claude Code.
 //!
-//! Its entries name no model and no version: Claude Code needs neither, and warns of a model that it does not know.
+//! Answers have the model of Claude Code's own texts: it does not change the model that the user has set, and warns of a model
+//! that it does not know.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 use super::NAME;
 use super::api_block::{call_block, image_block, result_block, text_block};
 use super::native::{LONGEST_NAME, PROJECTS, folder_name};
+use super::parser::{API_ID, SYNTHETIC};
 use crate::native::pieces::{CallResult, Piece, Prompt, Stamps, Step, pieces, write_line};
 use crate::native::{NativeConversation, NativeWriter, Placement};
 
@@ -76,12 +78,12 @@ impl NativeWriter for ClaudeWriter {
         Ok(Placement::File(home.join(PROJECTS).join(folder).join(format!("{}.jsonl", session.id))))
     }
 
-    fn resume(&self, _home: &Path, id: &str) -> Vec<OsString> {
+    fn resume(&self, _: &Path, id: &str) -> Vec<OsString> {
         vec!["--resume".into(), id.into()]
     }
 
     fn leftovers(&self, file: &Path) -> Vec<PathBuf> {
-        // The folder has the work of subagents and long outputs.
+        // The transcripts of subagents, and results that are too long for the transcript.
         vec![file.with_extension("")]
     }
 }
@@ -117,9 +119,10 @@ fn answer(id: Uuid, steps: &[Step<'_>]) -> Value {
     };
     let calls = steps.iter().any(|step| matches!(step, Step::Call { .. }));
     json!({
-        "id": format!("msg_{}", id.simple()),
+        "id": format!("{API_ID}{}", id.simple()),
         "type": "message",
         "role": "assistant",
+        "model": SYNTHETIC,
         "content": steps.iter().map(block).collect::<Value>(),
         "stop_reason": if calls { "tool_use" } else { "end_turn" },
     })

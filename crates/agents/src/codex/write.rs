@@ -4,7 +4,8 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use azureal_core::{Image, Json, OutputPart, ToolOutput, Uuid};
@@ -13,15 +14,15 @@ use serde_json::{Value, json};
 
 use super::NAME;
 use super::native::SESSIONS;
-use crate::native::pieces::{CallResult, Piece, Prompt, Stamps, Step, iso, pieces, write_line};
+use crate::native::pieces::{CallResult, Piece, Prompt, Stamps, Step, exit_code, iso, pieces, write_line};
 use crate::native::{NativeConversation, NativeWriter, Placement};
-
-/// Reads at most this much of a file with the number of a process.
-const LONGEST_PID: u64 = 64;
 
 /// The writer of Codex's rollouts.
 #[derive(Debug, Clone, Copy)]
 pub struct CodexWriter;
+
+/// The socket of the server that runs turns in the background.
+const SERVER: &str = "app-server-control/app-server-control.sock";
 
 impl NativeWriter for CodexWriter {
     fn agent(&self) -> &'static str {
@@ -69,17 +70,14 @@ impl NativeWriter for CodexWriter {
     }
 
     fn resume(&self, home: &Path, id: &str) -> Vec<OsString> {
-        let mut arguments = vec!["resume".into(), id.into()];
-        // Without a background server, all turns end with the interface. If one runs, Codex would ask the user about the difference.
-        if !has_background_server(home) {
-            arguments.extend(["-c".into(), "features.daemon_auto_start=false".into()]);
-        }
-        arguments
+        // Without a server in the background, the turns end with the interface. If one runs, Codex would ask about the difference.
+        let is_served = UnixStream::connect(home.join(SERVER)).is_ok();
+        let alone: &[&str] = if is_served { &[] } else { &["-c", "features.daemon_auto_start=false"] };
+        ["resume"].iter().chain(alone).chain([&id]).map(OsString::from).collect()
     }
 
     fn delete(&self, id: &str) -> Vec<String> {
-        // Also its row in the index, and what belongs to it elsewhere in the home.
-        ["delete", "--force", id].map(str::to_owned).into()
+        ["delete", "--force", id].map(str::to_owned).to_vec()
     }
 
     fn may_outlive_interface(&self) -> bool {
@@ -196,12 +194,6 @@ fn report(text: &str, is_error: bool, is_command: bool) -> String {
     }
 }
 
-/// Returns the exit code that a failed command has in front of its output, and the output.
-fn exit_code(text: &str) -> Option<(i64, &str)> {
-    let (code, output) = text.strip_prefix("Exit code ")?.split_once('\n')?;
-    Some((code.parse().ok().filter(|code| *code != 0)?, output))
-}
-
 fn text_part(text: &str) -> Value {
     json!({"type": "input_text", "text": text})
 }
@@ -211,13 +203,4 @@ fn image_part(image: &Image) -> Value {
         true => json!({"type": "input_image", "image_url": image.data_url()}),
         false => text_part(&image.note()),
     }
-}
-
-/// Returns whether the background server of a home runs.
-fn has_background_server(home: &Path) -> bool {
-    let mut pid = String::new();
-    let read = std::fs::File::open(home.join("app-server-daemon/daemon.pid"))
-        .and_then(|file| file.take(LONGEST_PID).read_to_string(&mut pid));
-    let Ok(pid) = pid.trim().parse::<u32>() else { return false };
-    read.is_ok() && Path::new("/proc").join(pid.to_string()).exists()
 }

@@ -40,8 +40,9 @@ pub use write::{NativeConversation, NativeWriter, Placement};
 use crate::claude::{ClaudeSessions, ClaudeWriter};
 use crate::codex::{CodexSessions, CodexWriter};
 use crate::copilot::CopilotSessions;
-use crate::gemini::GeminiSessions;
-use crate::qwen::QwenSessions;
+use crate::gemini::{GeminiSessions, GeminiWriter};
+use crate::opencode::OpencodeWriter;
+use crate::qwen::{QwenSessions, QwenWriter};
 
 /// The sources of all agents.
 pub fn sources() -> &'static [&'static dyn NativeSource] {
@@ -56,7 +57,7 @@ pub fn source(agent: &str) -> Option<&'static dyn NativeSource> {
 
 /// The writers of the formats that sessions can be written in.
 pub fn writers() -> &'static [&'static dyn NativeWriter] {
-    &[&ClaudeWriter, &CodexWriter]
+    &[&ClaudeWriter, &CodexWriter, &GeminiWriter, &QwenWriter, &OpencodeWriter]
 }
 
 /// Returns the writer of an agent's format; `None` if sessions cannot be written in it.

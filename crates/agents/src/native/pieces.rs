@@ -1,9 +1,10 @@
 //! A conversation in the pieces that the agents' formats consist of, for writers.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::io::{self, Write};
 
-use azureal_core::{Block, Image, Json, Message, Role, ToolOutput, Uuid, to_visible_json};
+use azureal_core::{Block, Image, Json, Message, OutputPart, Role, ToolOutput, Uuid, to_visible_json};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
@@ -39,24 +40,44 @@ pub(crate) struct CallResult<'a> {
     pub(crate) is_error: bool,
 }
 
-/// Takes messages apart. The results of calls come before what the user says in the same message.
+/// Takes messages apart.
 pub(crate) fn pieces(messages: &[Message]) -> impl Iterator<Item = Piece<'_>> {
-    messages
-        .iter()
-        .flat_map(|message| match message.role {
-            Role::Assistant => {
-                let steps: Vec<Step<'_>> = message.content.iter().filter_map(step).collect();
-                [(!steps.is_empty()).then_some(Piece::Answer(steps)), None]
+    messages.iter().flat_map(of_message).flatten()
+}
+
+/// Takes a message apart. The results of calls come before what the user says.
+fn of_message(message: &Message) -> [Option<Piece<'_>>; 2] {
+    match message.role {
+        Role::Assistant => [answer(&message.content), None],
+        Role::User | Role::System => [results(&message.content), prompt(&message.content)],
+    }
+}
+
+/// Returns the result of each call, by the id of the call.
+pub(crate) fn results_by_call(messages: &[Message]) -> HashMap<&str, CallResult<'_>> {
+    let all = messages.iter().flat_map(|message| &message.content).filter_map(result);
+    all.map(|result| (result.id, result)).collect()
+}
+
+/// Returns the steps of an answer. Texts that follow one another become one, because some programs join them without a space.
+fn answer(content: &[Block]) -> Option<Piece<'_>> {
+    let mut steps: Vec<Step<'_>> = Vec::new();
+    for step in content.iter().filter_map(step) {
+        match (steps.last_mut(), step) {
+            (Some(Step::Text(before)), Step::Text(text)) => {
+                let before = before.to_mut();
+                before.push_str("\n\n");
+                before.push_str(&text);
             }
-            Role::User | Role::System => {
-                let results: Vec<CallResult<'_>> = message.content.iter().filter_map(result).collect();
-                [
-                    (!results.is_empty()).then_some(Piece::Results(results)),
-                    prompt(&message.content).map(Piece::Prompt),
-                ]
-            }
-        })
-        .flatten()
+            (_, step) => steps.push(step),
+        }
+    }
+    (!steps.is_empty()).then_some(Piece::Answer(steps))
+}
+
+fn results(content: &[Block]) -> Option<Piece<'_>> {
+    let results: Vec<CallResult<'_>> = content.iter().filter_map(result).collect();
+    (!results.is_empty()).then_some(Piece::Results(results))
 }
 
 fn step(block: &Block) -> Option<Step<'_>> {
@@ -79,7 +100,7 @@ fn result(block: &Block) -> Option<CallResult<'_>> {
 }
 
 /// Returns what the user says in a message; `None` if it has only results. Texts are joined, and a sound or a film becomes a note.
-fn prompt(content: &[Block]) -> Option<Prompt<'_>> {
+fn prompt(content: &[Block]) -> Option<Piece<'_>> {
     let mut texts: Vec<Cow<'_, str>> = Vec::new();
     let mut pictures = Vec::new();
     for block in content {
@@ -91,7 +112,25 @@ fn prompt(content: &[Block]) -> Option<Prompt<'_>> {
         }
     }
     let is_said = !texts.is_empty() || !pictures.is_empty();
-    is_said.then(|| Prompt { text: texts.join("\n\n"), pictures })
+    is_said.then(|| Piece::Prompt(Prompt { text: texts.join("\n\n"), pictures }))
+}
+
+/// Returns the exit code that a failed command has in front of its output, and the output.
+pub(crate) fn exit_code(text: &str) -> Option<(i64, &str)> {
+    let (code, output) = text.strip_prefix("Exit code ")?.split_once('\n')?;
+    Some((code.parse().ok().filter(|code| *code != 0)?, output))
+}
+
+/// Returns the pictures in a result.
+pub(crate) fn pictures(output: &ToolOutput) -> impl Iterator<Item = &Image> {
+    let parts = match output {
+        ToolOutput::Text(_) => [].as_slice(),
+        ToolOutput::Parts(parts) => parts,
+    };
+    parts.iter().filter_map(|part| match part {
+        OutputPart::Image(image) => Some(image).filter(|image| image.is_picture()),
+        OutputPart::Text(_) => None,
+    })
 }
 
 /// Ids and times for the records of a session. They depend on the session and on the order of the records alone, so a session

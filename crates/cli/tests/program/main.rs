@@ -42,6 +42,7 @@ mod interruptions;
 mod log;
 mod lost_spool;
 mod moving;
+mod native_export;
 mod open;
 mod original_program;
 mod originals;
