@@ -318,6 +318,8 @@ mod tests {
         let whole = std::fs::read(&file).unwrap();
         std::fs::write(&file, &whole[..whole.len() / 2]).unwrap();
         assert!(sessions.find().unwrap().is_empty() && !file.exists());
+        drop(sessions.begin(opened("a", 3)).unwrap());
+        let whole = std::fs::read(&file).unwrap();
         std::fs::write(&file, [&whole[..], b"{\"process\":{\"pid\":1"].concat()).unwrap();
         assert!(matches!(&sessions.find().unwrap()[..], [FoundNote::Ended(_)]), "no process was noted");
         std::fs::rename(&file, path.join("b.open")).unwrap();

@@ -90,7 +90,8 @@ async fn start(mut run: InterfaceRun<'_>) -> Result<(InterfaceRun<'_>, Option<Ex
     }
     let InterfaceCommand { program, arguments, directory, environment, name, .. } = &run.command;
     let variables = environment.iter();
-    let started = Command::new(program).args(arguments).current_dir(directory).env_clear().envs(variables).spawn();
+    let started =
+        Command::new(program).args(arguments).current_dir(directory).env_clear().envs(variables).spawn();
     let mut child = match started {
         Ok(child) => child,
         Err(error) => {
