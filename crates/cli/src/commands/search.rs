@@ -1,11 +1,10 @@
 use std::time::{Duration, Instant};
 
-use azureal::Workspace;
 use azureal::search::{
-    Filters, Found, FoundLine, Hit, Query, QueryError, SearchOptions, SearchRole, Step, parse_since,
-    show_command,
+    Case, Filters, Found, FoundLine, Hit, Query, QueryError, SearchOptions, SearchRole, Step, show_command,
 };
 use azureal::sessions::{called, resolve_to_read};
+use azureal::{Workspace, parse_since};
 use azureal_core::{WorktreeFilter, visible_line};
 use azureal_engine::Recovered;
 use clap::builder::PossibleValuesParser;
@@ -23,12 +22,12 @@ const QUIET: Duration = Duration::from_millis(400);
 /// Prompts, answers, reasoning, calls of tools and their results, names of changed files: all that is stored, in all sessions of all
 /// worktrees. An event is found if it has all words. `"two words"` is a phrase, `tok*` is the beginning of a word. Case does not matter, and
 /// neither does punctuation: `find_for_update`, `std::fs` and `src/main.rs` are phrases. `map` finds `HashMap`. Quote phrases and
-/// stars for your shell: azureal search '"token row" refr*'.
+/// stars for your shell: azureal search '"token row" refr*'. `-F` finds signs and parts of words, as they are.
 ///
-/// The best hits come first: rare words, many of them, in short texts, in sessions that were active lately. Each has the command that shows
-/// the event among its neighbours.
+/// The best hits come first: rare words, many of them, in short texts, in sessions that were active lately. With `-F` and `--regex`, hits in the session that was
+/// active last come first. Each has the command that shows the event among its neighbours.
 ///
-/// The first search makes an index beside the store, and later ones bring it up to date. It is a cache: azureal makes it again if
+/// The first search makes an index beside the store, the first with `-F` or `--regex` a second one, and later ones bring it up to date. It is a cache: azureal makes it again if
 /// it is missing or damaged, and reads the events themselves if it cannot be used.
 ///
 /// With `--json`, one object: `{"total":2,"total_is_least":false,"not_searched":0,"hits":[{"session":"S3","name","seq":42,"role":"user",
@@ -40,7 +39,9 @@ Examples:
   azureal search token race
   azureal search 'find_for*' --tool Edit --since 7d
   azureal search '\"connection refused\"' --role tool --session S3
-  azureal search --regex 'panicked at .*login'
+  azureal search -F 'ection ref'
+  azureal search -F -- '->'
+  azureal search -i --regex 'panicked at .*login'
   azureal search token --json | jq -r '.hits[].show'")]
 pub(crate) struct Args {
     /// The words to search for; all must be in one event
@@ -67,11 +68,19 @@ pub(crate) struct Args {
     /// Only sessions of this worktree, as `azureal list --all` shows it; `.` is the main one
     #[arg(long, value_name = "WORKTREE")]
     worktree: Option<String>,
+    /// Search for this text as it is, such as `->` or a part of a word
+    ///
+    /// Case matters, unless `-i` is given. Put `--` before a text that begins with a dash.
+    #[arg(short = 'F', long, conflicts_with = "regex")]
+    fixed_strings: bool,
     /// Search for a regular expression
     ///
-    /// Case matters, unless the expression begins with `(?i)`. It is compared with the text as it is stored, and every event is read.
+    /// It is compared with the text as it is stored. Case matters, unless `-i` is given or the expression begins with `(?i)`.
     #[arg(long)]
     regex: bool,
+    /// Ignore case with `-F` and `--regex`; a search for words always does
+    #[arg(short, long)]
+    ignore_case: bool,
     /// Search the output of the turns as the agents printed it
     ///
     /// What is stored of results is short. This reads all of the output that azureal keeps (`azureal original`), which takes a while. Secrets are
@@ -87,7 +96,13 @@ pub(crate) async fn run(
     out: &mut Output,
 ) -> Result<(), Failure> {
     let text = args.text.join(" ");
-    let query = if args.regex { Query::pattern(&text) } else { Query::words(&text) }.map_err(unusable)?;
+    let case = if args.ignore_case { Case::Ignored } else { Case::Sensitive };
+    let query = match (args.fixed_strings, args.regex) {
+        (true, _) => Query::fixed(&text, case),
+        (_, true) => Query::pattern(&text, case),
+        _ => Query::words(&text),
+    };
+    let query = query.map_err(unusable)?;
     let filters = filters(args, place, found).await?;
     let mask = if args.full { Some(place.redactor()?) } else { None };
     let options =
@@ -112,8 +127,9 @@ pub(crate) async fn run(
 
 fn unusable(error: QueryError) -> Failure {
     match error {
+        QueryError::Empty => Failure::usage("there is no text to search for"),
         QueryError::NoWord => Failure::usage("there is no word to search for")
-            .with_hint("`azureal search --regex` searches for signs, such as `->`"),
+            .with_hint("`azureal search -F -- '->'` searches for signs"),
         QueryError::Pattern(why) => Failure::usage(format!("this is no regular expression: {why}")),
         error @ QueryError::TooLong => Failure::usage(error.to_string()),
     }
@@ -135,7 +151,7 @@ async fn filters(args: &Args, place: &Workspace, found: &[Recovered]) -> Result<
         sessions,
         without: None,
         worktree,
-        since: args.since.as_deref().map(parse_since).transpose()?,
+        since: args.since.as_deref().map(parse_since).transpose()?.map(|time| time.as_second()),
     })
 }
 
@@ -189,13 +205,16 @@ fn tell_of_total(args: &Args, result: &Found) {
             || args.since.is_some()
             || args.worktree.is_some()
             || [&args.agent, &args.role, &args.tool].iter().any(|filter| !filter.is_empty());
-        let try_this = match (args.regex, filtered, args.full) {
-            (true, ..) => "case matters: `(?i)` at the beginning ignores it",
+        let is_exact = args.fixed_strings || args.regex;
+        let try_this = match (is_exact, filtered, args.full) {
+            (true, ..) if !args.ignore_case => "case matters: `-i` ignores it",
+            (true, true, _) => "try it without the filters, or with a part of the text",
+            (true, false, _) => "try a part of the text",
             (_, true, _) => {
                 "try it without the filters, with fewer words, or with the beginning of a word, such as `tok*`"
             }
             (_, false, false) => {
-                "try fewer words, the beginning of a word (`tok*`), `--regex` for parts of words, or `--full` for all output of tools"
+                "try fewer words, the beginning of a word (`tok*`), `-F` for parts of words, or `--full` for all output of tools"
             }
             (_, false, true) => "try fewer words, or the beginning of a word (`tok*`)",
         };
