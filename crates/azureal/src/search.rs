@@ -234,7 +234,7 @@ pub fn typed(text: &str) -> Result<(Query, Filters), Error> {
 pub struct FoundLine<'a> {
     /// The number of events that match.
     pub total: u64,
-    /// Whether there are more than that.
+    /// Whether there may be more than that.
     pub total_is_least: bool,
     /// The number of sessions that were not searched, as the time was over.
     pub not_searched: u64,

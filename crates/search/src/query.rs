@@ -170,12 +170,12 @@ impl Query {
             return Err(QueryError::Empty);
         }
         let ignores_case = case == Case::Ignored;
+        let parsed = ParserBuilder::new().case_insensitive(ignores_case).build().parse(text);
+        let parsed = parsed.map_err(|error| QueryError::Pattern(on_one_line(&error, text)))?;
         let regex =
             RegexBuilder::new(text).case_insensitive(ignores_case).size_limit(LARGEST_PATTERN).build();
         let regex = regex.map_err(|error| QueryError::Pattern(error.to_string()))?;
-        let parsed = ParserBuilder::new().case_insensitive(ignores_case).build().parse(text);
-        let required = parsed.ok().and_then(|expression| required(&expression));
-        Ok(Self::Pattern(Pattern { regex, required }))
+        Ok(Self::Pattern(Pattern { regex, required: required(&parsed) }))
     }
 
     /// Reads a text that is searched for as it is.
@@ -256,6 +256,17 @@ impl Query {
         }
         merged
     }
+}
+
+/// Returns what is wrong with an expression, and at which of its characters.
+fn on_one_line(error: &regex_syntax::Error, text: &str) -> String {
+    let (what, place) = match error {
+        regex_syntax::Error::Parse(error) => (error.kind().to_string(), error.span().start.offset),
+        regex_syntax::Error::Translate(error) => (error.kind().to_string(), error.span().start.offset),
+        error => return error.to_string(),
+    };
+    let before = text.get(..place).unwrap_or_default().chars().count();
+    format!("{what} (character {})", before + 1)
 }
 
 fn places_of(clauses: &[Clause], text: &str) -> Vec<Range<usize>> {

@@ -96,7 +96,7 @@ pub struct Hit {
 pub struct Total {
     /// The number.
     pub events: u64,
-    /// Whether there are more.
+    /// Whether there may be more.
     pub is_least: bool,
 }
 

@@ -1,18 +1,23 @@
 use std::time::{Duration, Instant};
 
 use azureal::search::{
-    Case, Filters, Found, FoundLine, Hit, Query, QueryError, SearchOptions, SearchRole, Step, show_command,
+    Case, Filters, Found, FoundLine, Hit, Query, QueryError, SearchOptions, SearchRole, Snippet, Step,
+    show_command,
 };
 use azureal::sessions::{called, resolve_to_read};
 use azureal::{Workspace, parse_since};
 use azureal_core::{WorktreeFilter, visible_line};
 use azureal_engine::Recovered;
 use clap::builder::PossibleValuesParser;
+use unicode_width::UnicodeWidthStr;
 
 use crate::failure::Failure;
 use crate::output::{Output, Paint, counted, tell, warn};
 use crate::spinner::Spinner;
 use crate::times::Clock;
+
+/// Stands before the lines below the heading of a hit.
+const INDENT: &str = "  ";
 
 /// How long a search runs before its progress is shown.
 const QUIET: Duration = Duration::from_millis(400);
@@ -115,10 +120,10 @@ pub(crate) async fn run(
         return out.json(&FoundLine::of(&result));
     }
     let clock = Clock::read();
-    let paint = out.paint();
+    let (paint, width) = (out.paint(), out.width());
     for (index, hit) in result.hits.iter().enumerate() {
         let gap = if index == 0 { "" } else { "\n" };
-        out.own_text(&format!("{gap}{}", hit_text(hit, &clock, paint)))?;
+        out.own_text(&format!("{gap}{}", hit_text(hit, &clock, paint, width)))?;
     }
     out.flush()?;
     tell_of_total(args, &result);
@@ -130,7 +135,8 @@ fn unusable(error: QueryError) -> Failure {
         QueryError::Empty => Failure::usage("there is no text to search for"),
         QueryError::NoWord => Failure::usage("there is no word to search for")
             .with_hint("`azureal search -F -- '->'` searches for signs"),
-        QueryError::Pattern(why) => Failure::usage(format!("this is no regular expression: {why}")),
+        QueryError::Pattern(why) => Failure::usage(format!("this is not a regular expression: {why}"))
+            .with_hint("`-F` searches for the text as it is"),
         error @ QueryError::TooLong => Failure::usage(error.to_string()),
     }
 }
@@ -156,7 +162,7 @@ async fn filters(args: &Args, place: &Workspace, found: &[Recovered]) -> Result<
 }
 
 /// Renders a hit: a heading, the snippet, and the command that shows it.
-fn hit_text(hit: &Hit, clock: &Clock, paint: Paint) -> String {
+fn hit_text(hit: &Hit, clock: &Clock, paint: Paint, width: Option<usize>) -> String {
     let tool = hit.tool.as_deref().map(|tool| format!("{} {}", hit.role.as_str(), visible_line(tool)));
     let author = tool.unwrap_or_else(|| hit.role.as_str().to_owned());
     let agent = hit.agent.as_deref().map(|agent| visible_line(agent).into_owned());
@@ -165,23 +171,38 @@ fn hit_text(hit: &Hit, clock: &Clock, paint: Paint) -> String {
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     let heading = paint.heading(&called(&hit.session));
     let facts = paint.quiet(&parts.join(" · "));
-    format!("{heading}  {facts}\n  {}\n  {}\n", snippet_text(hit, paint), paint.quiet(&show_command(hit)))
+    let snippet = snippet_text(&hit.snippet, paint, width);
+    format!("{heading}  {facts}\n{snippet}\n{INDENT}{}\n", paint.quiet(&show_command(hit)))
 }
 
-/// Renders a snippet with its matches in colour, or in brackets.
-fn snippet_text(hit: &Hit, paint: Paint) -> String {
-    let snippet = &hit.snippet;
-    let mut text = String::from(if snippet.is_cut_before { "…" } else { "" });
+/// Renders a snippet with its matches in colour, or in brackets, in lines of a width.
+fn snippet_text(snippet: &Snippet, paint: Paint, width: Option<usize>) -> String {
+    let room = width.map_or(usize::MAX, |width| width.saturating_sub(INDENT.len()));
+    let (mut text, mut column) = (INDENT.to_owned(), 0);
+    let mut push = |part: &str, is_match: bool| {
+        for word in part.split_inclusive(' ') {
+            if column > 0 && column + word.trim_end().width() > room {
+                text.truncate(text.trim_end().len());
+                text.push('\n');
+                text.push_str(INDENT);
+                column = 0;
+            }
+            column += word.width();
+            text.push_str(&if is_match { paint.found(word) } else { word.to_owned() });
+        }
+    };
+    if snippet.is_cut_before {
+        push("…", false);
+    }
     for piece in &snippet.pieces {
         let safe = visible_line(&piece.text);
         match (piece.is_match, paint.is_on()) {
-            (false, _) => text.push_str(&safe),
-            (true, true) => text.push_str(&paint.found(&safe)),
-            (true, false) => text.push_str(&format!("[{safe}]")),
+            (true, false) => push(&format!("[{safe}]"), false),
+            (is_match, _) => push(&safe, is_match),
         }
     }
     if snippet.is_cut_after {
-        text.push('…');
+        push("…", false);
     }
     text
 }
@@ -206,10 +227,12 @@ fn tell_of_total(args: &Args, result: &Found) {
             || args.worktree.is_some()
             || [&args.agent, &args.role, &args.tool].iter().any(|filter| !filter.is_empty());
         let is_exact = args.fixed_strings || args.regex;
+        let has_letters = args.text.iter().any(|text| text.chars().any(char::is_alphabetic));
         let try_this = match (is_exact, filtered, args.full) {
-            (true, ..) if !args.ignore_case => "case matters: `-i` ignores it",
+            (true, ..) if has_letters && !args.ignore_case => "case matters: `-i` ignores it",
             (true, true, _) => "try it without the filters, or with a part of the text",
-            (true, false, _) => "try a part of the text",
+            (true, false, false) => "try a part of the text, or `--full` for all output of tools",
+            (true, false, true) => "try a part of the text",
             (_, true, _) => {
                 "try it without the filters, with fewer words, or with the beginning of a word, such as `tok*`"
             }
@@ -219,9 +242,9 @@ fn tell_of_total(args: &Args, result: &Found) {
             (_, false, true) => "try fewer words, or the beginning of a word (`tok*`)",
         };
         tell(&format!("nothing found; {try_this}"));
-    } else if result.hits.len() < usize::try_from(total).unwrap_or(usize::MAX) {
-        let more = if result.total.is_least { "more than " } else { "" };
-        tell(&format!("{more}{} match; `-n` shows more", counted(total, "event")));
+    } else if result.total.is_least || result.hits.len() < usize::try_from(total).unwrap_or(usize::MAX) {
+        let least = if result.total.is_least { "at least " } else { "" };
+        tell(&format!("{least}{} match; `-n` shows more", counted(total, "event")));
     }
 }
 

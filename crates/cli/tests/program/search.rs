@@ -137,7 +137,7 @@ fn a_search_without_hits_says_what_to_try() {
         (&["token", "--since", "2100-01-01"], "nothing found; try it without the filters"),
         (&["--regex", "TOKEN"], "nothing found; case matters: `-i` ignores it"),
         (&["-F", "TOKEN"], "nothing found; case matters: `-i` ignores it"),
-        (&["-iF", "nowhere"], "nothing found; try a part of the text\n"),
+        (&["-iF", "nowhere"], "nothing found; try a part of the text, or `--full`"),
         (&["-iF", "token", "--role", "error"], "nothing found; try it without the filters, or with a part"),
     ] {
         let ran = search(&world, arguments);
@@ -147,7 +147,14 @@ fn a_search_without_hits_says_what_to_try() {
         (&["=>"][..], "error: there is no word to search for\nhint: `azureal search -F -- '->'`"),
         (&["-F", ""], "error: there is no text to search for\n"),
         (&["-F", "--regex", "x"], "error: "),
-        (&["--regex", "("], "error: this is no regular expression"),
+        (
+            &["--regex", "a(b"],
+            "error: this is not a regular expression: unclosed group (character 2)\nhint: `-F` searches",
+        ),
+        (
+            &["-F", "->"],
+            "error: unexpected argument `->`\nhint: put `--` before a text that begins with a dash",
+        ),
         (&["x", "--since", "tomorrow"], "error: `tomorrow` is not a time\nhint: `30m`"),
         (&["x", "--role", "system"], "error: "),
     ] {
