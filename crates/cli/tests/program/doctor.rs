@@ -137,7 +137,7 @@ struct Damage {
 
 const REPAIRED: Expected = Expected::Repaired { lost: 0 };
 
-const DAMAGES: [Damage; 25] = [
+const DAMAGES: [Damage; 26] = [
     Damage {
         name: "a cut file",
         kind: "integrity",
