@@ -228,8 +228,7 @@ fn conversation() -> impl Strategy<Value = Vec<Message>> {
 
 #[test]
 fn what_is_written_is_read_again() {
-    let mut runner =
-        TestRunner::new(Config { cases: if thorough() { 500 } else { 40 }, ..Config::default() });
+    let mut runner = TestRunner::new(Config { cases: thorough(40, 500), ..Config::default() });
     let checked = runner.run(&conversation(), |messages| {
         for writer in native::writers() {
             let mut expected = expected(&messages);
