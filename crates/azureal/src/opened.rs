@@ -19,7 +19,7 @@ use azureal_core::{SessionId, SessionRecord, Uuid, counted};
 use azureal_engine::{
     FoundNote, OpenedNote, OpenedSession, OpenedSessions, RUN_MARKER, SessionLease, without_withheld,
 };
-use azureal_exchange::{NativeImported, NativeOutcome, TemporaryFolder, native_history};
+use azureal_exchange::{NativeImported, NativeOutcome, TemporaryFolder, native_history, native_mark};
 use azureal_files::as_argument;
 use azureal_process::{ChildEnvironment, Exit, Marker, ProcessIdentity, Spawn, StopTimeouts, Stream};
 use tracing::{info, warn};
@@ -229,7 +229,8 @@ impl Workspace {
         let written = self.written(opened, source)?;
         let [found] = written.found() else {
             let reason = written.left_out().first().map_or("it is not found", |left| left.reason.as_str());
-            let message = format!("the session that was written for {} cannot be read: {reason}", source.program());
+            let message =
+                format!("the session that was written for {} cannot be read: {reason}", source.program());
             return Err(Error::new("not_written", message));
         };
         let (runs, mut originals) = (StoredRuns::default(), OriginalWriter::new());
@@ -294,8 +295,11 @@ impl Workspace {
         let mut taken =
             TakenBack { session, turns: 0, events: 0, other: None, kept: None, problems: Vec::new() };
         let written = self.written(opened, source)?;
+        let mark = self.store.mark(&native_mark(source.agent(), &opened.id)).await?;
         let is_same = match self.store.get(session).await {
-            Ok(record) => record.created_at == opened.session_made,
+            Ok(record) => {
+                record.created_at == opened.session_made && mark.is_some_and(|mark| mark.session == session)
+            }
             Err(azureal_core::StoreError::NoSuchSession(_)) => false,
             Err(error) => return Err(error.into()),
         };
@@ -310,7 +314,11 @@ impl Workspace {
             [..] if !is_same => {
                 let kept = opened.file.clone();
                 let how = kept.as_deref().map_or(String::new(), |file| {
-                    format!("; `azureal import {}` imports what is in {}", as_argument(file), source.program())
+                    format!(
+                        "; `azureal import {}` imports what is in {}",
+                        as_argument(file),
+                        source.program()
+                    )
                 });
                 taken.problems.push(format!("{session} is not in this store any more{how}"));
                 taken.kept = kept;
@@ -359,7 +367,8 @@ impl Workspace {
                 format!("{} keeps a copy of the session as {}: {reason}", writer.agent(), opened.id)
             });
         };
-        let removed = writer.leftovers(file).iter().try_for_each(|path| remove(path)).and_then(|()| remove(file));
+        let removed =
+            writer.leftovers(file).iter().try_for_each(|path| remove(path)).and_then(|()| remove(file));
         removed.err().map(|error| format!("{} stays: {error}", shown(file)))
     }
 
@@ -398,6 +407,11 @@ impl Workspace {
                 },
                 Err(_) => None,
             };
+            if note.process().is_none() {
+                // The program was never started.
+                self.discard(*note).await;
+                continue;
+            }
             let notice = match self.take_back(&opened).await {
                 Ok(None) => continue,
                 Ok(Some(taken)) => {
@@ -441,7 +455,9 @@ impl<'a> InterfaceRun<'a> {
     /// Takes back what was added. The program has ended. If a turn still runs in a background process of it, call it again later.
     pub async fn take_back(self) -> Result<TakeBack<'a>, Error> {
         let taken = self.workspace.take_back(self.note.opened()).await;
-        let taken = taken.map_err(|error: Error| error.with_hint("the next azureal command tries again; nothing is lost"))?;
+        let taken = taken.map_err(|error: Error| {
+            error.with_hint("the next azureal command tries again; nothing is lost")
+        })?;
         let Some(mut taken) = taken else { return Ok(TakeBack::Running(self)) };
         if let Err(error) = self.note.remove() {
             taken.problems.push(format!("the note of the open session stays: {error}"));
@@ -471,7 +487,9 @@ impl TakenBack {
         match self.other {
             _ if self.turns == 0 => format!("{name}: no turn was added in {program}"),
             None => format!("{name}: {turns} added in {program}"),
-            Some(other) => format!("{name}: {turns} of {program} are in {other}, as they do not follow the last turn of {name}"),
+            Some(other) => format!(
+                "{name}: {turns} of {program} are in {other}, as they do not follow the last turn of {name}"
+            ),
         }
     }
 
@@ -488,7 +506,8 @@ impl TakenBack {
 
 fn source_of(writer: &dyn NativeWriter) -> Result<&'static dyn NativeSource, Error> {
     let source = crate::native::sources().iter().copied().find(|source| source.agent() == writer.agent());
-    source.ok_or_else(|| Error::new("unknown_agent", format!("sessions of {} cannot be read", writer.agent())))
+    source
+        .ok_or_else(|| Error::new("unknown_agent", format!("sessions of {} cannot be read", writer.agent())))
 }
 
 /// Writes a session to a new file that only the user can read.
@@ -540,7 +559,8 @@ fn remove(path: &Path) -> io::Result<()> {
 
 /// Runs the program with other arguments and without a terminal. Returns why it failed.
 fn run_program(command: &InterfaceCommand, arguments: Vec<OsString>) -> Result<(), String> {
-    let marker = Marker::new(RUN_MARKER, Uuid::new_v4().simple().to_string()).map_err(|error| error.to_string())?;
+    let marker =
+        Marker::new(RUN_MARKER, Uuid::new_v4().simple().to_string()).map_err(|error| error.to_string())?;
     let InterfaceCommand { program, directory, environment, .. } = command;
     let mut spawn = Spawn::new(program, directory, environment.clone(), Stream::Keep(OUTPUT_BYTES), marker);
     spawn.args = arguments;

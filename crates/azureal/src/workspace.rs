@@ -1,5 +1,6 @@
 //! An opened project.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, Metadata};
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
 use azureal_agents::registry;
-use azureal_core::{Holder, Redactor, SessionId, SessionRecord, SessionStore, StoreError};
+use azureal_core::{Holder, IndexKind, Redactor, SessionId, SessionRecord, SessionStore, StoreError};
 use azureal_engine::{ChangeRecorder, Engine, FullEvents, FullHistory, Recovered, Spools, this_process};
 use azureal_files::as_argument;
 use azureal_search::FileIndex;
@@ -50,8 +51,8 @@ pub struct Workspace {
     pub(crate) recorder: OnceLock<Option<ChangeRecorder>>,
     /// Created with the first text to mask.
     redactor: OnceLock<Redactor>,
-    /// Opened with the first search.
-    pub(crate) search_index: Mutex<Option<Arc<FileIndex>>>,
+    /// Each is opened with the first search that needs it.
+    pub(crate) search_indexes: Mutex<BTreeMap<IndexKind, Arc<FileIndex>>>,
 }
 
 /// How a workspace is opened.
@@ -165,7 +166,7 @@ impl Workspace {
                     engine: OnceLock::new(),
                     recorder: OnceLock::new(),
                     redactor: OnceLock::new(),
-                    search_index: Mutex::default(),
+                    search_indexes: Mutex::default(),
                 })
             }
             Err(error) => Err(error.with_notices(notices)),
@@ -276,7 +277,7 @@ impl Workspace {
             engine: OnceLock::new(),
             recorder: OnceLock::new(),
             redactor: OnceLock::new(),
-            search_index: Mutex::default(),
+            search_indexes: Mutex::default(),
         }
     }
 
@@ -360,7 +361,7 @@ impl Workspace {
         Some(self.environment.state()?.join("desk").join(name))
     }
 
-    /// Returns the folder of the search index: beside a store in a file, in the user's cache for one on a server. `None` for a store in
+    /// Returns the folder of the search indexes: beside a store in a file, in the user's cache for one on a server. `None` for a store in
     /// memory, for a file that does not exist yet, or if the user has no folder for it.
     pub(crate) fn search_folder(&self) -> Option<PathBuf> {
         match &self.location {

@@ -11,8 +11,8 @@ use tracing::warn;
 
 use crate::commands::{
     agents, backup, cancel, compact, completions, config, context, copy, demo, diff, doctor, export, fork,
-    help, import, list, mcp, open, original, ps, purge, rename, restore, rm, run, search, show, stats, tokens,
-    trust, undo,
+    help, import, list, mcp, open, original, ps, purge, rename, restore, rm, run, search, show, stats,
+    tokens, trust, undo,
 };
 use crate::completion;
 use crate::dashed_prompt::protect;

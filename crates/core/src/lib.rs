@@ -91,7 +91,8 @@ pub use phrase::{counted, duration_text, elapsed_text, io_error_text};
 pub use prompts::{Carried, PROMPT_KINDS};
 pub use redact::{RedactError, Redactor, check_pattern};
 pub use search_index::{
-    IndexHit, IndexPart, IndexPhrase, IndexQuery, IndexState, IndexedEvent, SearchIndex, TOKENS_VERSION,
+    IndexCondition, IndexHit, IndexKind, IndexPart, IndexPhrase, IndexQuery, IndexState, IndexedEvent,
+    SearchIndex, TOKENS_VERSION,
 };
 pub use session::{
     Compaction, Counts, NewSession, NotASessionNumber, Seq, SessionId, SessionRecord, TIMESTAMP_FORMAT,

@@ -8,8 +8,9 @@
 //! may write nothing but the project cannot forge one.
 
 use std::ffi::OsStr;
-use std::fs::{File, TryLockError};
+use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use azureal_core::{Holder, SessionId};
@@ -102,10 +103,18 @@ impl OpenedSessions {
     pub fn begin(&self, opened: OpenedSession) -> Result<OpenedNote, SpoolError> {
         let path = self.folder.join(format!("{}.{NOTE}", opened.run));
         let begin = || -> io::Result<OpenedNote> {
+            if let Some(parent) = self.folder.parent() {
+                DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+            }
             let folder = Folder::open_or_create(&self.folder)?;
-            let file = folder.create_file(name_of(&path), READ_AND_APPEND)?;
-            // A process that finds it before it is locked finds it empty, and leaves it.
-            file.lock()?;
+            let file = loop {
+                let file = folder.create_file(name_of(&path), READ_AND_APPEND)?;
+                file.lock()?;
+                // Another process may have taken it for the note of a process that died, and removed it before it was locked.
+                if folder.has(name_of(&path), &file) {
+                    break file;
+                }
+            };
             let mut note = OpenedNote { file, folder, opened, process: None };
             note.add(&NoteLine::Opened(Box::new(note.opened.clone())))?;
             note.folder.sync()?;
@@ -157,12 +166,14 @@ fn look_at(folder: &Folder, name: &OsStr) -> io::Result<Option<FoundNote>> {
     if is_ours && !folder.has(name, &file) {
         return Ok(None);
     }
-    let (opened, process) = read(&file)?;
-    let is_its_own = |opened: &OpenedSession| Path::new(name).file_stem() == Some(OsStr::new(&opened.run));
-    let Some(opened) = opened.filter(is_its_own) else {
-        // Nothing was written before the note was complete. A new one is empty for a moment.
+    let Content { opened, process, is_cut } = read(&file)?;
+    if is_ours && is_cut {
+        // Its azureal died before the note was complete, and wrote nothing else.
+        folder.remove(name)?;
         return Ok(None);
-    };
+    }
+    let is_its_own = |opened: &OpenedSession| Path::new(name).file_stem() == Some(OsStr::new(&opened.run));
+    let Some(opened) = opened.filter(is_its_own) else { return Ok(None) };
     let is_running = process.as_ref().is_some_and(ProcessIdentity::is_alive);
     Ok(Some(match is_ours && !is_running {
         true => FoundNote::Ended(Box::new(OpenedNote { file, folder: folder.clone(), opened, process })),
@@ -170,20 +181,30 @@ fn look_at(folder: &Folder, name: &OsStr) -> io::Result<Option<FoundNote>> {
     }))
 }
 
-fn read(mut file: &File) -> io::Result<(Option<OpenedSession>, Option<ProcessIdentity>)> {
+/// The content of a note.
+#[derive(Default)]
+struct Content {
+    opened: Option<OpenedSession>,
+    process: Option<ProcessIdentity>,
+    /// Whether not even its first line is complete.
+    is_cut: bool,
+}
+
+fn read(mut file: &File) -> io::Result<Content> {
     file.rewind()?;
-    let (mut opened, mut process) = (None, None);
+    let mut content = Content { is_cut: true, ..Content::default() };
     let mut lines = BufReader::new(file.take(LARGEST));
     let mut line = Vec::new();
     while lines.read_until(b'\n', &mut line)? > 0 {
+        content.is_cut &= line.last() != Some(&b'\n');
         match serde_json::from_slice(&line) {
-            Ok(NoteLine::Opened(found)) => opened = Some(*found),
-            Ok(NoteLine::Process(found)) => process = Some(found.identity()),
+            Ok(NoteLine::Opened(found)) => content.opened = Some(*found),
+            Ok(NoteLine::Process(found)) => content.process = Some(found.identity()),
             Err(_) => break,
         }
         line.clear();
     }
-    Ok((opened, process))
+    Ok(content)
 }
 
 impl OpenedNote {
@@ -296,7 +317,9 @@ mod tests {
         let file = path.join("a.open");
         let whole = std::fs::read(&file).unwrap();
         std::fs::write(&file, &whole[..whole.len() / 2]).unwrap();
-        assert!(sessions.find().unwrap().is_empty());
+        assert!(sessions.find().unwrap().is_empty() && !file.exists());
+        drop(sessions.begin(opened("a", 3)).unwrap());
+        let whole = std::fs::read(&file).unwrap();
         std::fs::write(&file, [&whole[..], b"{\"process\":{\"pid\":1"].concat()).unwrap();
         assert!(matches!(&sessions.find().unwrap()[..], [FoundNote::Ended(_)]), "no process was noted");
         std::fs::rename(&file, path.join("b.open")).unwrap();

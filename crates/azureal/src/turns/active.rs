@@ -131,7 +131,9 @@ impl Workspace {
     /// [`recover`](Self::recover) returned.
     pub async fn active_turns(&self, found: &[Recovered]) -> Result<Vec<ActiveTurn>, Error> {
         let mut active: Vec<ActiveTurn> = found.iter().filter_map(ActiveTurn::here).collect();
-        active.extend(self.opened_now().into_iter().filter_map(|(opened, process)| ActiveTurn::opened(opened, process)));
+        active.extend(
+            self.opened_now().into_iter().filter_map(|(opened, process)| ActiveTurn::opened(opened, process)),
+        );
         let here = active.len();
         for (session, holder) in self.store.held_leases().await? {
             if !active.iter().take(here).any(|turn| turn.id == session) {

@@ -42,8 +42,10 @@ impl Workspace {
             let name = called(&self.store.get(session).await?);
             let open = self.opened_now().into_iter().find(|(opened, _)| opened.session_id() == Some(session));
             if let Some((opened, process)) = open {
-                let (agent, pid) = (opened.holder.agent, process.map(|process| format!(" (process {})", process.pid)));
-                let message = format!("{name} is open in the interface of {agent}{}", pid.unwrap_or_default());
+                let (agent, pid) =
+                    (opened.holder.agent, process.map(|process| format!(" (process {})", process.pid)));
+                let message =
+                    format!("{name} is open in the interface of {agent}{}", pid.unwrap_or_default());
                 return Err(Error::new("elsewhere", message)
                     .with_hint("quit it there; what was added becomes part of the session"));
             }

@@ -10,8 +10,10 @@ use azureal::Workspace;
 use azureal::error::shown;
 use azureal::opened::{InterfaceCommand, InterfaceRun, TakeBack, TakenBack};
 use azureal::sessions::{called, resolve_to_read};
+use azureal_agents::native::writers;
 use azureal_core::SessionRecord;
 use azureal_engine::Recovered;
+use clap::builder::PossibleValuesParser;
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT};
 use signal_hook::flag::register_conditional_default;
@@ -42,8 +44,8 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     session: SessionToRead,
-    /// The agent whose program is started: claude, codex, gemini, qwen or opencode
-    #[arg(short, long, value_name = "AGENT")]
+    /// The agent whose program is started; by default that of the last turn, else the first that is installed
+    #[arg(short, long, value_name = "PROGRAM", value_parser = programs())]
     agent: Option<String>,
     /// Leave the copy in the home of the program
     #[arg(long)]
@@ -51,6 +53,11 @@ pub(crate) struct Args {
     /// Further arguments of the program
     #[arg(last = true, value_name = "ARGUMENT")]
     arguments: Vec<OsString>,
+}
+
+/// The agents whose programs can open a session.
+fn programs() -> PossibleValuesParser {
+    PossibleValuesParser::new(writers().iter().map(|writer| writer.agent()))
 }
 
 pub(crate) async fn run(
@@ -90,7 +97,8 @@ async fn start(mut run: InterfaceRun<'_>) -> Result<(InterfaceRun<'_>, Option<Ex
     }
     let InterfaceCommand { program, arguments, directory, environment, name, .. } = &run.command;
     let variables = environment.iter();
-    let started = Command::new(program).args(arguments).current_dir(directory).env_clear().envs(variables).spawn();
+    let started =
+        Command::new(program).args(arguments).current_dir(directory).env_clear().envs(variables).spawn();
     let mut child = match started {
         Ok(child) => child,
         Err(error) => {

@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
+use azureal_testkit::model_server::{Answer, ModelServer};
 use azureal_testkit::pty::PtyProgram;
+use azureal_testkit::real_agents::KEY;
 use azureal_testkit::{thorough, until};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::real_agents::Real;
 use crate::world::{Ran, World, assistant, user};
 
 /// A program that resumes a session as Claude Code does, and answers each line that is typed. `back` continues from the first prompt,
@@ -44,9 +48,12 @@ fn project() -> World {
     let world = World::new();
     world.program("claude", CLAUDE);
     fs::create_dir(world.path("home")).unwrap();
-    let call = serde_json::json!({"ToolCall": {"tool_use_id": "t1", "tool_name": "Bash", "input": {"command": "ls"}}});
-    let result = serde_json::json!({"ToolResult": {"tool_use_id": "t1", "tool_name": "Bash", "content": "a.txt", "is_error": false}});
-    world.session("work", &[user("One"), assistant("First."), user("Two"), call, result, assistant("Second.")]);
+    let call = json!({"ToolCall": {"tool_use_id": "t1", "tool_name": "Bash", "input": {"command": "ls"}}});
+    let result = json!({"ToolResult": {"tool_use_id": "t1", "tool_name": "Bash", "content": "a.txt", "is_error": false}});
+    world.session(
+        "work",
+        &[user("One"), assistant("First."), user("Two"), call, result, assistant("Second.")],
+    );
     world
 }
 
@@ -66,7 +73,10 @@ fn open(world: &World, arguments: &[&str]) -> PtyProgram {
 
 /// Returns the prompts and answers of a session.
 fn texts(world: &World, session: &str) -> Vec<String> {
-    let events = run(world, &["show", session, "--json"]).json_lines();
+    texts_in(run(world, &["show", session, "--json"]).json_lines())
+}
+
+fn texts_in(events: Vec<Value>) -> Vec<String> {
     let text = |event: Value| match event["kind"].as_str() {
         Some("UserMessage") => event["data"]["content"].as_str().map(str::to_owned),
         Some("AssistantText") => event["data"]["text"].as_str().map(str::to_owned),
@@ -210,7 +220,7 @@ fn what_cannot_be_opened_is_said() {
     assert!(ran.stderr.contains("needs a terminal"), "{ran}");
     for (arguments, message) in [
         (&["S1", "-a", "codex"][..], "codex is not installed"),
-        (&["S1", "-a", "nobody"], "no session can be opened in `nobody`"),
+        (&["S1", "-a", "nobody"], "nobody"),
         (&["S9"], "no session S9"),
     ] {
         let mut refused = open(&world, arguments);
@@ -223,29 +233,38 @@ fn what_cannot_be_opened_is_said() {
 #[test]
 fn a_killed_azureal_leaves_the_session_to_the_program_and_its_turns_to_the_next_command() {
     let world = project();
-    let mut claude = open(&world, &["S1", "-a", "claude"]);
+    // In a shell, which keeps the terminal open.
+    let command = azureal(&world, &["open", "S1", "-a", "claude"]);
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", "\"$0\" \"$@\"; echo \"ended with $?\"; cat"]);
+    shell.arg(command.get_program()).args(command.get_args()).current_dir(world.path("p")).env_clear();
+    shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let claude = PtyProgram::start(&shell, 120, 40);
     claude.wait_for("opened ");
     claude.send("Three\r");
     claude.wait_for("answered Three");
     let program = run(&world, &["ps", "--json"]).json()[0]["pid"].as_u64().unwrap();
-    claude.kill("KILL");
+    let status = fs::read_to_string(format!("/proc/{program}/status")).unwrap();
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap().trim();
+    let kill = |pid: &str| assert!(Command::new("kill").args(["-9", pid]).status().unwrap().success());
+    kill(parent);
+    claude.wait_for("ended with 137");
     let refused = run(&world, &["run", "-s", "S1", "-a", "offline", "no"]);
     assert_eq!(refused.code, 1, "{refused}");
     assert!(refused.stderr.contains("a turn of S1 is running: claude"), "{refused}");
     assert_added(&world, &[]);
-    // The program goes with its terminal, or by itself.
-    Command::new("kill").args(["-9", &program.to_string()]).status().unwrap();
+    kill(&program.to_string());
     until("the next command takes it back", || {
         let ran = run(&world, &["list"]);
         ran.stderr.contains("recovered S1: 1 turn added in claude").then_some(())
     });
     assert_added(&world, &["Three", "Yes, Three"]);
     assert_no_trace(&world);
-    drop(claude.wait_for_exit());
 }
 
 /// The calls that change a file, or make a change durable.
-const CALLS: &str = "rename,renameat,renameat2,unlink,unlinkat,mkdir,mkdirat,rmdir,write,pwrite64,ftruncate,fsync,fdatasync";
+const CALLS: &str =
+    "rename,renameat,renameat2,unlink,unlinkat,mkdir,mkdirat,rmdir,write,pwrite64,ftruncate,fsync,fdatasync";
 
 /// Runs an opening under strace, with a fault as strace writes it, and types a turn. Returns the log of the calls.
 fn traced(world: &World, fault: Option<&str>) -> String {
@@ -301,4 +320,100 @@ fn an_opening_that_is_killed_at_any_step_loses_and_doubles_nothing() {
         assert_eq!(sessions.as_array().unwrap().len(), 1, "{fault}: {sessions}");
         assert_no_trace(&world);
     }
+}
+
+/// Answers the questions that the programs ask a new user.
+fn be_known(real: &Real) {
+    let project = fs::canonicalize(real.home.project()).unwrap();
+    let project = project.to_str().unwrap();
+    let claude = json!({
+        "hasCompletedOnboarding": true,
+        "theme": "dark",
+        "customApiKeyResponses": {"approved": [KEY], "rejected": []},
+        "projects": {project: {"hasTrustDialogAccepted": true, "hasCompletedProjectOnboarding": true}},
+    });
+    fs::write(real.home.claude_config_dir().join(".claude.json"), claude.to_string()).unwrap();
+    let config = real.home.codex_home().join("config.toml");
+    let known = fs::read_to_string(&config).unwrap();
+    fs::write(config, format!("{known}\n[projects.\"{project}\"]\ntrust_level = \"trusted\"\n")).unwrap();
+}
+
+/// Makes a session with one agent, opens it in the interface of the other and types a prompt there.
+#[track_caller]
+fn open_for_real(by: &str, agent: &str, call: Answer) {
+    let server = ModelServer::scripted::<Answer>([]);
+    let Some(real) = Real::new(&server) else { return };
+    be_known(&real);
+    assert!(
+        Command::new("git").args(["init", "-q"]).current_dir(real.home.project()).status().unwrap().success()
+    );
+    server.push(call);
+    server.push("The code is 48151.");
+    let ran = real.run(&["run", "-s", "work", "-a", by, "--permission", "all", "Read the code"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    let before = texts_of(&real);
+
+    let mut command = real.command(&["open", "work", "-a", agent]);
+    command.env("TERM", "xterm-256color");
+    server.push("Opened and answered.");
+    let mut opened = PtyProgram::start(&command, 120, 40);
+    until("the history", || {
+        // An advertisement, which may not read keys yet.
+        if opened.screen().contains("Use existing model") {
+            opened.send("2");
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        opened.screen().contains("The code is 48151.").then_some(())
+    });
+    // A program that has just drawn its history may not read keys yet.
+    until("the prompt is typed", || {
+        opened.send("What now?");
+        std::thread::sleep(Duration::from_millis(500));
+        opened.screen().contains("What now?").then_some(())
+    });
+    opened.send("\r");
+    opened.wait_for("Opened and answered.");
+    let request = server.requests().pop().unwrap();
+    let told = format!("{:?} {:?}", request.user_texts(), request.tool_results());
+    assert!(told.contains("Read the code") && told.contains("code-in-the-file"), "{told}");
+    until("the interface ends", || {
+        opened.send(if agent == "claude" { "\x03" } else { "\x04" });
+        std::thread::sleep(Duration::from_millis(300));
+        opened.screen().contains("S1 work: ").then_some(())
+    });
+    assert_eq!(opened.wait_for_exit(), Some(0));
+    let added = ["What now?", "Opened and answered."].map(str::to_owned);
+    assert_eq!(texts_of(&real), [&before[..], &added].concat());
+    let homes = [real.home.claude_config_dir().join("projects"), real.home.codex_home().join("sessions")];
+    let left: Vec<PathBuf> = homes.into_iter().flat_map(files).collect();
+    assert_eq!(left.len(), 1, "only that of the first turn: {left:?}");
+
+    // The session continues with either.
+    server.push("Still here.");
+    let ran = real.run(&["run", "-s", "work", "-a", by, "--permission", "read", "And now?"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    let told = server.requests().pop().unwrap().user_texts().join("\n");
+    assert!(told.contains("Opened and answered."), "{told}");
+}
+
+fn texts_of(real: &Real) -> Vec<String> {
+    texts_in(real.run(&["show", "work", "--json"]).json_lines())
+}
+
+#[test]
+fn a_session_of_claude_is_opened_in_codex() {
+    open_for_real(
+        "claude",
+        "codex",
+        Answer::new().tool("Bash", json!({"command": "echo code-in-the-file", "description": "Read"})),
+    );
+}
+
+#[test]
+fn a_session_of_codex_is_opened_in_claude() {
+    open_for_real(
+        "codex",
+        "claude",
+        Answer::new().tool("exec_command", json!({"cmd": "echo code-in-the-file"})),
+    );
 }

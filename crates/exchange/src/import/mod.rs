@@ -32,8 +32,8 @@ pub use error::{Difference, ImportError};
 pub use import_session::{ImportProgress, import_session};
 pub use incoming::IncomingSession;
 pub use native::{
-    LeftOut, NativeCandidate, NativeImport, NativeImported, NativeOutcome, NativeReady, NativeStep, native_mark,
-    StoredRuns,
+    LeftOut, NativeCandidate, NativeImport, NativeImported, NativeOutcome, NativeReady, NativeStep,
+    StoredRuns, native_mark,
 };
 pub use outcome::{Added, ImportOutcome};
 pub use paths::{ImportOptions, ImportPaths, ImportStep};

@@ -317,7 +317,10 @@ impl NativeImport<'_> {
         while reader.take()?.is_some() {}
         let events = self.store.get(id).await?.counts.events;
         let ledger = reader.ledger(candidate.session, events);
-        let mark = NewMark { name: native_mark(candidate.agent, &candidate.head.id), note: to_visible_json(&ledger)? };
+        let mark = NewMark {
+            name: native_mark(candidate.agent, &candidate.head.id),
+            note: to_visible_json(&ledger)?,
+        };
         self.store.append(id, NewTurn { mark: Some(mark), ..NewTurn::default() }).await?;
         Ok(())
     }
