@@ -34,6 +34,7 @@ mod original_run;
 mod output_limit;
 mod own_record;
 mod prepare;
+mod recall;
 mod recover;
 mod request;
 mod respool;
@@ -72,6 +73,7 @@ pub use launch::{LaunchError, RUN_MARKER, StopError, stop_turn};
 pub use lease::{Lease, Leased, this_process};
 pub use output_limit::OutputLimit;
 pub use own_record::Noted;
+pub use recall::{AnswerRecall, Recall};
 pub use recover::{Recovered, recover};
 pub use request::{
     Briefing, CompactionOptions, Keeping, LearnCache, PlanError, SessionTarget, Summariser, TurnOptions,
