@@ -32,7 +32,7 @@ use tempfile::TempDir;
 use crate::model_server::ModelServer;
 
 /// A key that no service would accept.
-const KEY: &str = "dummy-key-for-tests";
+pub const KEY: &str = "dummy-key-for-tests";
 /// The variable that Codex reads its key from.
 const CODEX_KEY: &str = "AZUREAL_TEST_KEY";
 
