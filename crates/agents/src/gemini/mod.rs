@@ -6,6 +6,7 @@
 mod index;
 pub(crate) mod parts;
 mod turns;
+mod write;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -20,6 +21,8 @@ use crate::native::{NativeError, NativeHead, NativeHome, NativeSession, NativeSo
 use crate::wire::{Fields, lenient};
 use index::{Index, Metadata, Record};
 use turns::GeminiTurns;
+
+pub use write::GeminiWriter;
 
 pub(crate) const NAME: &str = "gemini";
 

@@ -3,6 +3,8 @@
 //! The database is read elsewhere; this module parses the JSON in its rows. Every message is followed by its parts. So a prompt is
 //! known when the next message comes.
 
+mod write;
+
 use azureal_core::event::Usage;
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -12,6 +14,8 @@ use crate::native::draft::{Answer, Draft};
 use crate::native::tools::{ToolNames, translate};
 use crate::native::{NativePlace, NativeTurn};
 use crate::wire::{Fields, Loose, kept, lenient, long_text};
+
+pub use write::OpencodeWriter;
 
 /// The name of the agent.
 pub const NAME: &str = "opencode";

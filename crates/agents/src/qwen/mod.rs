@@ -2,6 +2,7 @@
 
 mod chain;
 mod records;
+mod write;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,8 @@ use crate::native::{NativeError, NativeHead, NativeHome, NativeSession, NativeSo
 use crate::wire::Fields;
 use chain::Chain;
 use records::{QwenParser, Record};
+
+pub use write::QwenWriter;
 
 pub(crate) const NAME: &str = "qwen";
 

@@ -264,7 +264,14 @@ impl<'a> Import<'a> {
         };
         let is_dry = self.targets.args.dry_run;
         let into = opened.workspace.as_ref().unwrap_or(self.targets.place);
-        let mut store = NativeTarget { into, runs: &opened.runs, originals: &mut self.originals, is_dry };
+        let mut store = NativeTarget {
+            into,
+            runs: &opened.runs,
+            originals: &mut self.originals,
+            is_dry,
+            is_over: false,
+            used_in: None,
+        };
         match self.sessions.import(found, &mut store).await {
             Ok(NativeStep::Done(imported)) => self.tell_imported(found, target, &imported, out).await,
             Ok(NativeStep::Ready(ready)) => {
@@ -290,8 +297,14 @@ impl<'a> Import<'a> {
         let Some(Ok(opened)) = self.opened.get(target) else { return Ok(()) };
         let into = opened.workspace.as_ref().unwrap_or(self.targets.place);
         let found: Vec<&FoundSession> = ready.iter().map(|(found, _)| *found).collect();
-        let mut store =
-            NativeTarget { into, runs: &opened.runs, originals: &mut self.originals, is_dry: false };
+        let mut store = NativeTarget {
+            into,
+            runs: &opened.runs,
+            originals: &mut self.originals,
+            is_dry: false,
+            is_over: false,
+            used_in: None,
+        };
         let imported = self.sessions.store_all(ready, &mut store).await?;
         for (found, imported) in found.into_iter().zip(imported) {
             self.tell_imported(found, target, &imported, out).await?;

@@ -66,8 +66,10 @@ pub struct NativeImport<'a> {
     pub is_dry: bool,
     /// Whether new sessions are returned as [`NativeStep::Ready`], so that several are stored in one transaction.
     pub in_batches: bool,
-    /// The time of the import.
-    pub now: SystemTime,
+    /// The time of the import, by which a turn without an end may still run; `None` if no program runs one.
+    pub now: Option<SystemTime>,
+    /// The place in which the store records a session that gets turns as the last one used; `None` for an import, which uses none.
+    pub used_in: Option<&'a str>,
 }
 
 /// The result of the import of a native session.
@@ -308,6 +310,21 @@ impl NativeImport<'_> {
         Err(ImportError::KeepsChanging { session: candidate.session.path.display().to_string() })
     }
 
+    /// Notes that a native session was written from a session of the store, whose lease the caller holds. An import then adds what
+    /// follows to that session.
+    pub async fn adopt(&self, candidate: NativeCandidate<'_>, id: SessionId) -> Result<(), ImportError> {
+        let mut reader = Reader::new(candidate, None)?;
+        while reader.take()?.is_some() {}
+        let events = self.store.get(id).await?.counts.events;
+        let ledger = reader.ledger(candidate.session, events);
+        let mark = NewMark {
+            name: native_mark(candidate.agent, &candidate.head.id),
+            note: to_visible_json(&ledger)?,
+        };
+        self.store.append(id, NewTurn { mark: Some(mark), ..NewTurn::default() }).await?;
+        Ok(())
+    }
+
     /// Stores new sessions that were read; `None` if another process has stored one of them meanwhile: then each has to be
     /// imported again, without batches.
     pub async fn create_all(
@@ -335,7 +352,7 @@ impl NativeImport<'_> {
         worktree: &str,
     ) -> Result<Option<NativeStep>, ImportError> {
         let done = |imported: Option<NativeImported>| Ok(imported.map(NativeStep::Done));
-        let mark = format!("native:{}:{}", candidate.agent, candidate.head.id);
+        let mark = native_mark(candidate.agent, &candidate.head.id);
         let Some((id, ledger)) = self.known(candidate, &mark).await? else {
             if candidate.head.is_headless && self.runs.contains(&candidate.head.id) {
                 return done(Some(NativeImported::left_out(LeftOut::Ours)));
@@ -563,6 +580,7 @@ impl Task<'_> {
             tokens,
             mark: Some(self.new_mark(&ledger)?),
             happened_at: happened_at.map(stored_time),
+            used_in: self.import.used_in.map(str::to_owned),
             ..NewTurn::default()
         };
         let summary = |(after, text): (usize, String)| Compaction {
@@ -611,9 +629,9 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(candidate: NativeCandidate<'_>, now: SystemTime) -> Result<Self, ImportError> {
-        let changed = candidate.session.changed;
-        let age = changed.and_then(|changed| now.duration_since(changed).ok());
+    fn new(candidate: NativeCandidate<'_>, now: Option<SystemTime>) -> Result<Self, ImportError> {
+        let changed = candidate.session.changed.filter(|_| now.is_some());
+        let age = changed.zip(now).and_then(|(changed, now)| now.duration_since(changed).ok());
         let mut reader = Self {
             turns: candidate.home.turns(candidate.session)?,
             ahead: VecDeque::new(),
@@ -774,6 +792,11 @@ impl NativeImported {
     fn left_out(why: LeftOut) -> Self {
         Self::of(NativeOutcome::LeftOut(why), 0)
     }
+}
+
+/// Returns the name of the mark in the store that is the ledger of a native session.
+pub fn native_mark(agent: &str, id: &str) -> String {
+    format!("native:{agent}:{id}")
 }
 
 /// Returns the UUID of an imported session: of version 8, from the agent and its id.

@@ -83,7 +83,8 @@ impl World {
         let session = home.sessions(None).next().unwrap().unwrap();
         let head = home.head(&session).unwrap();
         let candidate = NativeCandidate { agent: "claude", home: &*home, session: &session, head: &head };
-        let import = NativeImport { store: &*self.store, runs: &runs, is_dry, in_batches: true, now };
+        let (store, now, used_in) = (&*self.store, Some(now), None);
+        let import = NativeImport { store, runs: &runs, is_dry, in_batches: true, now, used_in };
         match block_on(import.import(candidate, ".")).unwrap() {
             NativeStep::Done(imported) => imported,
             NativeStep::Ready(ready) => block_on(import.create_all(vec![*ready])).unwrap().unwrap().remove(0),
