@@ -362,7 +362,7 @@ fn a_file_of_the_original_is_sound_and_is_continued() {
         store
             .execute(
                 "INSERT INTO events (session_id, seq, kind, data, char_len) VALUES (1, ?1, ?2, CAST(?3 AS BLOB), ?4)",
-                rusqlite::params![seq + 1, kind, event.to_string(), text.len()],
+                rusqlite::params![i64::try_from(seq + 1).unwrap(), kind, event.to_string(), i64::try_from(text.len()).unwrap()],
             )
             .unwrap();
     }
