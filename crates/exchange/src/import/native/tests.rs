@@ -307,8 +307,14 @@ fn a_session_that_is_imported_by_several_processes_at_once_is_there_once() {
                     NativeCandidate { agent: "claude", home: &*home, session: &session, head: &head };
                 let now = SystemTime::now() + Duration::from_secs(3600);
                 let runs = StoredRuns::default();
-                let import =
-                    NativeImport { store: &store, runs: &runs, is_dry: false, in_batches: true, now };
+                let import = NativeImport {
+                    store: &store,
+                    runs: &runs,
+                    is_dry: false,
+                    in_batches: true,
+                    now: Some(now),
+                    used_in: None,
+                };
                 let NativeStep::Ready(ready) = block_on(import.import(candidate, ".")).unwrap() else {
                     return;
                 };
