@@ -191,9 +191,12 @@ fn call() -> impl Strategy<Value = (&'static str, Value, String, bool)> {
     )
 }
 
-/// A turn: a prompt, calls with their results, and an answer.
-fn turn()
--> impl Strategy<Value = (String, Vec<(Option<String>, Vec<(&'static str, Value, String, bool)>)>, String)> {
+/// The tool of a call, its input, its result and whether that is an error.
+type Call = (&'static str, Value, String, bool);
+/// A prompt, calls with a text before them, and an answer.
+type Turn = (String, Vec<(Option<String>, Vec<Call>)>, String);
+
+fn turn() -> impl Strategy<Value = Turn> {
     let step = (prop::option::of(text()), prop::collection::vec(call(), 1..3));
     (text(), prop::collection::vec(step, 0..3), text())
 }
