@@ -173,7 +173,7 @@ fn text() -> impl Strategy<Value = String> {
 }
 
 /// A call, and its result.
-fn call() -> impl Strategy<Value = (&'static str, Value, String, bool)> {
+fn call() -> impl Strategy<Value = Call> {
     let tool = prop_oneof![
         Just(("Bash", json!({"command": "cargo test"}))),
         Just(("Read", json!({"file_path": "/home/dev/project/a.rs"}))),

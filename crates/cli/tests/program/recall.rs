@@ -93,7 +93,7 @@ fn recall(agent: &str, store: Option<String>) {
     assert!(found.contains("S1 relay · event 4") && found.contains("the relay listens at 48151"), "{found}");
     assert!(!found.contains("S2"), "{found}");
     assert!(read.contains("the relay listens at 48151"), "{read}");
-    assert_eq!(project.sockets(), [PathBuf::new(); 0]);
+    assert!(project.sockets().is_empty(), "{:?}", project.sockets());
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn an_agent_that_outlives_azureal_reads_that_there_is_no_recall<S: Server>() {
     assert!(lost.contains("no longer running; continue without recall"), "{lost}");
     let events = project.run(&["show", "work", "--json"]).stdout;
     assert!(events.contains("Without it, then."), "{events}");
-    assert_eq!(project.sockets(), [PathBuf::new(); 0]);
+    assert!(project.sockets().is_empty(), "{:?}", project.sockets());
 }
 
 /// Installs the server for an agent as a person does, and runs the agent without azureal. `prefix` is what the agent calls the tools by.
