@@ -486,6 +486,10 @@ impl TakenBack {
         let turns = counted(self.turns, "turn");
         match self.other {
             _ if self.turns == 0 => format!("{name}: no turn was added in {program}"),
+            // The program may have told the user how to resume it there.
+            None if self.kept.is_none() => {
+                format!("{name}: {turns} added in {program}, whose copy is deleted")
+            }
             None => format!("{name}: {turns} added in {program}"),
             Some(other) => format!(
                 "{name}: {turns} of {program} are in {other}, as they do not follow the last turn of {name}"
