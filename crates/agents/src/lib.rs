@@ -4,7 +4,8 @@
 //! that turns the output into events ([`Agent::parser`]). All of it is pure: it starts no process, opens no
 //! file and reads no clock. The engine does, and a recording gives the same events as the live program.
 //!
-//! [`native`] reads the sessions that the agents' programs keep themselves. It opens files, read-only.
+//! [`native`] reads the sessions that the agents' programs keep themselves. It opens files, read-only. It also writes sessions in
+//! their formats, to any output.
 //!
 //! [`bridged`] parses the output of agents behind a bridge, for any protocol.
 //!

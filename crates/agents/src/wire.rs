@@ -169,22 +169,29 @@ fn part_text(raw: &RawValue) -> String {
         return serde_json::from_str(raw.get()).unwrap_or_else(|_| raw.get().to_owned());
     };
     match part.kind.as_str() {
-        "text" => part.text,
-        "image" => {
-            let (media_type, data) = match part.source.0 {
-                Some(source) => (source.media_type, source.data),
-                None => (part.mime_type, part.data),
-            };
-            let padding = data.bytes().rev().take_while(|byte| *byte == b'=').count();
-            let bytes = (data.len() / 4 * 3).saturating_sub(padding);
-            let media_type = if media_type.is_empty() { "unknown type" } else { &media_type };
-            format!("[image: {media_type}, {bytes} bytes]")
+        "text" | "input_text" => part.text,
+        "image" => match part.source.0 {
+            Some(source) => image_note(&source.media_type, &source.data),
+            None => image_note(&part.mime_type, &part.data),
+        },
+        "input_image" => {
+            let url = part.image_url.strip_prefix("data:").and_then(|url| url.split_once(";base64,"));
+            let (media_type, data) = url.unwrap_or_default();
+            image_note(media_type, data)
         }
         _ => part.raw.map_or_else(|| raw.get().to_owned(), |raw| raw.get().to_owned()),
     }
 }
 
-/// One part of a tool's output, as Claude Code and MCP servers write it.
+/// Returns the text that replaces an image, whose data is in base64.
+fn image_note(media_type: &str, data: &str) -> String {
+    let padding = data.bytes().rev().take_while(|byte| *byte == b'=').count();
+    let bytes = (data.len() / 4 * 3).saturating_sub(padding);
+    let media_type = if media_type.is_empty() { "unknown type" } else { media_type };
+    format!("[image: {media_type}, {bytes} bytes]")
+}
+
+/// One part of a tool's output, as Claude Code, Codex and MCP servers write it.
 #[derive(Deserialize)]
 struct Part<'a> {
     #[serde(rename = "type", default, deserialize_with = "lenient")]
@@ -199,6 +206,9 @@ struct Part<'a> {
     mime_type: String,
     #[serde(default, deserialize_with = "lenient")]
     data: String,
+    /// Codex's images, as a URL with their data.
+    #[serde(default, deserialize_with = "lenient")]
+    image_url: String,
     /// MCP's embedded resources.
     #[serde(default, borrow, rename = "resource")]
     raw: Option<&'a RawValue>,

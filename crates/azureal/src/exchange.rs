@@ -23,6 +23,9 @@ impl From<ExportError> for Error {
             ExportError::NotAPlainFile { .. } => {
                 Self::refused("exists", error.to_string()).with_hint("name another file with `-o`")
             }
+            ExportError::NoMessages { .. } => {
+                Self::new("empty", error.to_string()).with_hint("`azureal run` adds a turn to it")
+            }
             _ => Self::new("output", error.to_string()),
         };
         described.with_source(error)

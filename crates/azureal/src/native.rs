@@ -20,8 +20,8 @@ use azureal_core::{
 use azureal_engine::ImportedRecord;
 pub use azureal_exchange::StoredRuns;
 use azureal_exchange::{
-    ImportError, NativeCandidate, NativeImport, NativeImported, NativeReady, NativeStep, recognise_native,
-    was_deleted,
+    ImportError, NativeCandidate, NativeImport, NativeImported, NativeReady, NativeStep, native_mark,
+    recognise_native, was_deleted,
 };
 
 use futures_executor::block_on;
@@ -153,13 +153,25 @@ impl NativeSessions {
     }
 
     fn add_place(&mut self, source: &'static dyn NativeSource, place: &Path, workspace: &Workspace) {
+        self.add_some(source, place, workspace, |_| true);
+    }
+
+    /// Adds the sessions of a place that are wanted, by their names and metadata.
+    fn add_some(
+        &mut self,
+        source: &'static dyn NativeSource,
+        place: &Path,
+        workspace: &Workspace,
+        is_wanted: impl Fn(&NativeSession) -> bool,
+    ) {
         let left_out = |path: &Path, error: String| LeftOutSession { path: path.to_owned(), reason: error };
         let home = match source.open(place, &workspace.environment().temporary()) {
             Ok(home) => home,
             Err(error) => return self.left_out.push(left_out(place, error.to_string())),
         };
         let mut projects: HashMap<PathBuf, Option<Project>> = HashMap::new();
-        for session in home.sessions(None) {
+        let wanted = |found: &Result<NativeSession, _>| found.as_ref().map_or(true, &is_wanted);
+        for session in home.sessions(None).filter(wanted) {
             let read = session.and_then(|session| Ok((home.head(&session)?, session)));
             let (head, session) = match read {
                 Ok(read) => read,
@@ -207,6 +219,57 @@ impl NativeSessions {
         self.homes.get(found.home).map(|home| home.source)
     }
 
+    /// Finds the session that is in a file of this format.
+    pub(crate) fn in_file(file: &Path, source: &'static dyn NativeSource, workspace: &Workspace) -> Self {
+        let mut sessions = Self::default();
+        sessions.add_place(source, file, workspace);
+        sessions
+    }
+
+    /// Finds the session of this id in a home.
+    pub(crate) fn of_id(
+        id: &str,
+        source: &'static dyn NativeSource,
+        home: &Path,
+        workspace: &Workspace,
+    ) -> Self {
+        let mut sessions = Self::default();
+        sessions.add_some(source, home, workspace, |session| session.id == id);
+        sessions
+    }
+
+    /// Notes that a native session was written from a session of the store: [`NativeImport::adopt`].
+    pub(crate) async fn adopt(
+        &self,
+        found: &FoundSession,
+        id: SessionId,
+        target: &NativeTarget<'_>,
+    ) -> Result<(), Error> {
+        Ok(target.import(false).adopt(self.candidate(found)?, id).await?)
+    }
+
+    /// Forgets a session that was adopted, and is not there any more.
+    pub(crate) async fn forget(source: &dyn NativeSource, id: &str, from: &Workspace) -> Result<(), Error> {
+        from.store.remove_mark(&native_mark(source.agent(), id)).await?;
+        Ok(())
+    }
+
+    /// Imports a session, or what is new of it, at once.
+    pub async fn import_now(
+        &self,
+        found: &FoundSession,
+        target: &mut NativeTarget<'_>,
+    ) -> Result<NativeImported, Error> {
+        let imported = match self.step(found, target, false).await? {
+            NativeStep::Done(imported) => imported,
+            NativeStep::Ready(_) | NativeStep::Alone => {
+                return Err(Error::new("import", "the session was not stored"));
+            }
+        };
+        self.keep(found, &imported, target);
+        Ok(imported)
+    }
+
     /// Imports a session, or what is new of it. A new session may be returned to be stored with others:
     /// [`store_all`](Self::store_all).
     pub async fn import(
@@ -219,23 +282,6 @@ impl NativeSessions {
             self.keep(found, imported, target);
         }
         Ok(step)
-    }
-
-    /// Imports a session that has to be stored by itself ([`NativeStep::Alone`]).
-    pub async fn import_alone(
-        &self,
-        found: &FoundSession,
-        target: &mut NativeTarget<'_>,
-    ) -> Result<NativeImported, Error> {
-        match self.step(found, target, false).await? {
-            NativeStep::Done(imported) => {
-                self.keep(found, &imported, target);
-                Ok(imported)
-            }
-            NativeStep::Ready(_) | NativeStep::Alone => {
-                Err(Error::new("import", "the session was not stored"))
-            }
-        }
     }
 
     /// Stores new sessions that were read, in one transaction if the store can.
@@ -270,19 +316,18 @@ impl NativeSessions {
         target: &NativeTarget<'_>,
         in_batches: bool,
     ) -> Result<NativeStep, Error> {
-        let Some(OpenHome { source, home }) = self.homes.get(found.home) else {
-            return Err(Error::new("import", "the home of the session is not open"));
-        };
-        let candidate = NativeCandidate {
-            agent: source.agent(),
-            home: &**home,
-            session: &found.session,
-            head: &found.head,
-        };
         let worktree = found.worktree_in(&target.into.project);
         let mut import = target.import(in_batches);
         import.again |= found.is_named;
-        Ok(import.import(candidate, &worktree).await?)
+        Ok(import.import(self.candidate(found)?, &worktree).await?)
+    }
+
+    fn candidate<'a>(&'a self, found: &'a FoundSession) -> Result<NativeCandidate<'a>, Error> {
+        let Some(OpenHome { source, home }) = self.homes.get(found.home) else {
+            return Err(Error::new("import", "the home of the session is not open"));
+        };
+        let (agent, home) = (source.agent(), &**home);
+        Ok(NativeCandidate { agent, home, session: &found.session, head: &found.head })
     }
 
     /// Keeps the source of an imported session as its original.
@@ -316,13 +361,17 @@ pub struct NativeTarget<'a> {
     pub is_dry: bool,
     /// Whether sessions come back that were deleted from the store. One whose file the user named always does.
     pub again: bool,
+    /// Whether no program can be running the last turn of a session, though it has no end.
+    pub is_over: bool,
+    /// The place in which the store records a session that gets turns as the last one used.
+    pub used_in: Option<&'a str>,
 }
 
 impl NativeTarget<'_> {
     fn import(&self, in_batches: bool) -> NativeImport<'_> {
-        let (store, runs) = (&*self.into.store, self.runs);
-        let (is_dry, again) = (self.is_dry, self.again);
-        NativeImport { store, runs, is_dry, again, in_batches, now: SystemTime::now() }
+        let (store, runs, is_dry, used_in) = (&*self.into.store, self.runs, self.is_dry, self.used_in);
+        let now = (!self.is_over).then(SystemTime::now);
+        NativeImport { store, runs, is_dry, again: self.again, in_batches, now, used_in }
     }
 }
 

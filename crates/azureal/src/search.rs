@@ -19,6 +19,7 @@
 //! # }).unwrap();
 //! ```
 
+use std::collections::BTreeMap;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
@@ -26,19 +27,19 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use azureal_agents::registry;
-use azureal_core::{EventSource, Redactor, SearchIndex, SessionId, SessionStore, StoreError, async_trait};
-use azureal_engine::FullHistory;
-use azureal_search::{FileIndex, OpenSource, Searcher, is_damage};
-pub use azureal_search::{
-    Filters, Found, Hit, Progress, Query, QueryError, SearchRole, Snippet, SnippetPiece, Step, StopQuery,
-    Total,
+use azureal_core::{
+    EventSource, IndexKind, Redactor, SearchIndex, SessionId, SessionStore, StoreError, async_trait,
 };
-use jiff::tz::TimeZone;
-use jiff::{Timestamp, Zoned};
+use azureal_engine::FullHistory;
+pub use azureal_search::{
+    Case, Filters, Found, Hit, Progress, Query, QueryError, SearchRole, Snippet, SnippetPiece, Step, Total,
+};
+use azureal_search::{FileIndex, OpenSource, Searcher, is_damage};
 use serde::Serialize;
 use tracing::{debug, info};
 
 use crate::error::{Error, quoted};
+use crate::since::parse_since;
 use crate::workspace::Workspace;
 
 /// The version of the tables is checked by the index. A store at another place is another one only by its sessions.
@@ -94,15 +95,17 @@ impl Workspace {
             limit: options.limit,
             is_wanted: options.is_wanted,
         };
-        let needs_index = matches!(query, Query::Words(_)) && !options.full;
-        if !needs_index {
-            return Ok(searcher.search(query, filters, &mut report).await?);
-        }
-        if let Some(index) = self.store.search_index().await? {
+        let kind = match query.required() {
+            Some((kind, _)) if !options.full => kind,
+            _ => return Ok(searcher.search(query, filters, &mut report).await?),
+        };
+        if let Some(index) = self.store.search_index().await?
+            && index.kind() == kind
+        {
             searcher.index = Some(index);
             return Ok(searcher.search(query, filters, &mut report).await?);
         }
-        let index = match self.file_index() {
+        let index = match self.file_index(kind) {
             Ok(index) => index,
             Err(error) => {
                 let mut found = searcher.search(query, filters, &mut report).await?;
@@ -117,62 +120,64 @@ impl Workspace {
         }
         info!("the search index is damaged and is made again");
         // The answer is there already: the events were read.
-        if let Err(error) = self.delete_search_index() {
+        if let Err(error) = self.delete_search_index(kind) {
             debug!(%error, "the search index cannot be removed");
         }
         Ok(Found { index_error: None, ..found })
     }
 
-    /// Returns what stops a running [`search`](Self::search) of this workspace, if it uses an index in a file.
-    pub fn stop_search(&self) -> Option<StopQuery> {
-        self.lock_index().as_ref().map(|index| index.stop())
-    }
-
-    /// Removes the search index in a file. The next search makes it again.
-    pub fn delete_search_index(&self) -> Result<(), Error> {
-        *self.lock_index() = None;
+    /// Removes an index in a file. The next search that needs it makes it again.
+    fn delete_search_index(&self, kind: IndexKind) -> Result<(), StoreError> {
+        self.lock_indexes().remove(&kind);
         match self.search_folder() {
-            Some(folder) => Ok(FileIndex::delete(&folder)?),
+            Some(folder) => FileIndex::delete(&folder, kind),
             None => Ok(()),
         }
     }
 
-    /// Removes a session that was deleted from the index, as far as there is one. Not more than an attempt: a search never returns
+    /// Removes a session that was deleted from the indexes that there are. Not more than an attempt: a search never returns
     /// a session that is not in the store, and the next comparison with the store removes it.
     pub(crate) async fn forget_in_search(&self, session: SessionId) {
-        let result = match self.store.search_index().await {
-            Ok(Some(index)) => index.remove(&[session]).await,
-            Ok(None) if self.search_folder().is_some_and(|folder| folder.exists()) => match self.file_index()
-            {
-                Ok(Some(index)) => index.remove(&[session]).await,
-                Ok(None) => Ok(()),
-                Err(error) => Err(error),
-            },
-            Ok(None) => Ok(()),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = result {
-            debug!(%error, "a deleted session is still in the search index");
+        let mut results = Vec::new();
+        match self.store.search_index().await {
+            Ok(Some(index)) => results.push(index.remove(&[session]).await),
+            Ok(None) => {}
+            Err(error) => results.push(Err(error)),
+        }
+        if let Some(folder) = self.search_folder() {
+            for kind in FileIndex::KINDS {
+                if !FileIndex::path(&folder, kind).exists() {
+                    continue;
+                }
+                results.push(match self.file_index(kind) {
+                    Ok(Some(index)) => index.remove(&[session]).await,
+                    Ok(None) => Ok(()),
+                    Err(error) => Err(error),
+                });
+            }
+        }
+        for error in results.into_iter().filter_map(Result::err) {
+            debug!(%error, "a deleted session is still in a search index");
         }
     }
 
-    /// Opens the index in a file; `None` if the store has none.
-    fn file_index(&self) -> Result<Option<Arc<FileIndex>>, StoreError> {
-        let mut open = self.lock_index();
-        if let Some(index) = &*open {
+    /// Opens an index in a file; `None` if the store has none.
+    fn file_index(&self, kind: IndexKind) -> Result<Option<Arc<FileIndex>>, StoreError> {
+        let mut open = self.lock_indexes();
+        if let Some(index) = open.get(&kind) {
             return Ok(Some(Arc::clone(index)));
         }
         let Some(folder) = self.search_folder() else { return Ok(None) };
         if self.is_on_server() {
             make_parents(&folder)?;
         }
-        let index = Arc::new(FileIndex::open(&folder, OF_FILE)?);
-        *open = Some(Arc::clone(&index));
+        let index = Arc::new(FileIndex::open(&folder, kind, OF_FILE)?);
+        open.insert(kind, Arc::clone(&index));
         Ok(Some(index))
     }
 
-    fn lock_index(&self) -> MutexGuard<'_, Option<Arc<FileIndex>>> {
-        self.search_index.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_indexes(&self) -> MutexGuard<'_, BTreeMap<IndexKind, Arc<FileIndex>>> {
+        self.search_indexes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -205,7 +210,7 @@ pub fn typed(text: &str) -> Result<(Query, Filters), Error> {
             _ if value.is_empty() => words.push(word),
             "agent" => filters.agents.push(value.to_owned()),
             "tool" => filters.tools.push(value.to_owned()),
-            "since" => filters.since = Some(parse_since(value)?),
+            "since" => filters.since = Some(parse_since(value)?.as_second()),
             "role" => match SearchRole::named(value) {
                 Some(role) => filters.roles.push(role),
                 None => {
@@ -224,43 +229,12 @@ pub fn typed(text: &str) -> Result<(Query, Filters), Error> {
     Ok((query, filters))
 }
 
-/// Reads a time for [`Filters::since`]: `30m`, `12h`, `7d`, `2w`, or a date such as `2026-11-01` on the user's clock.
-pub fn parse_since(text: &str) -> Result<i64, Error> {
-    since(text, &Zoned::new(azureal_engine::clock::now(), TimeZone::system()))
-}
-
-fn since(text: &str, now: &Zoned) -> Result<i64, Error> {
-    let wrong = || {
-        Error::usage(format!("{} is no time", quoted(text))).with_hint(
-            "`30m`, `12h`, `7d`, `2w`, a date such as `2026-11-01`, or a time such as `2026-11-01T09:30:00Z`",
-        )
-    };
-    if let Ok(time) = text.parse::<Timestamp>() {
-        return Ok(time.as_second());
-    }
-    if let Ok(date) = text.parse::<jiff::civil::Date>() {
-        let start = date.to_zoned(now.time_zone().clone()).map_err(|_| wrong())?;
-        return Ok(start.timestamp().as_second());
-    }
-    let unit = text.chars().last().ok_or_else(wrong)?;
-    let number: i64 = text.strip_suffix(unit).and_then(|number| number.parse().ok()).ok_or_else(wrong)?;
-    let seconds = match unit {
-        'm' => 60,
-        'h' => 3_600,
-        'd' => 86_400,
-        'w' => 7 * 86_400,
-        _ => return Err(wrong()),
-    };
-    let ago = number.checked_mul(seconds).filter(|ago| *ago >= 0).ok_or_else(wrong)?;
-    Ok(now.timestamp().as_second().saturating_sub(ago))
-}
-
 /// The public JSON shape of what was found. Fields may be added, never removed.
 #[derive(Debug, Serialize)]
 pub struct FoundLine<'a> {
     /// The number of events that match.
     pub total: u64,
-    /// Whether there are more than that.
+    /// Whether there may be more than that.
     pub total_is_least: bool,
     /// The number of sessions that were not searched, as the time was over.
     pub not_searched: u64,
@@ -359,28 +333,6 @@ mod tests {
         assert!(filters.since.is_some());
         for text in ["role:x a", "since:x a", "session:x a", "role:user", "->"] {
             assert!(typed(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_time_is_a_span_a_date_or_a_moment() {
-        let now: Zoned = "2026-11-16T12:00:00+01:00[+01:00]".parse().unwrap();
-        let at = |text: &str| text.parse::<Timestamp>().unwrap().as_second();
-        for (text, expected) in [
-            ("30m", "2026-11-16T10:30:00Z"),
-            ("12h", "2026-11-15T23:00:00Z"),
-            ("7d", "2026-11-09T11:00:00Z"),
-            ("2w", "2026-11-02T11:00:00Z"),
-            ("0d", "2026-11-16T11:00:00Z"),
-            ("2026-11-01", "2026-10-31T23:00:00Z"),
-            ("2026-11-01T09:30:00Z", "2026-11-01T09:30:00Z"),
-        ] {
-            assert_eq!(since(text, &now).unwrap(), at(expected), "{text}");
-        }
-        for text in
-            ["", "d", "7", "-7d", "7y", "yesterday", "99999999999999999999d", "9999999999999999w", "7é"]
-        {
-            assert!(since(text, &now).is_err(), "{text}");
         }
     }
 }

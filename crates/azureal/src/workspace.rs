@@ -1,5 +1,6 @@
 //! An opened project.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, Metadata};
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
 use azureal_agents::registry;
-use azureal_core::{Holder, Redactor, SessionId, SessionStore, StoreError};
+use azureal_core::{Holder, IndexKind, Redactor, SessionId, SessionRecord, SessionStore, StoreError};
 use azureal_engine::{ChangeRecorder, Engine, FullEvents, FullHistory, Recovered, Spools, this_process};
 use azureal_files::as_argument;
 use azureal_search::FileIndex;
@@ -50,8 +51,8 @@ pub struct Workspace {
     pub(crate) recorder: OnceLock<Option<ChangeRecorder>>,
     /// Created with the first text to mask.
     redactor: OnceLock<Redactor>,
-    /// Opened with the first search.
-    pub(crate) search_index: Mutex<Option<Arc<FileIndex>>>,
+    /// Each is opened with the first search that needs it.
+    pub(crate) search_indexes: Mutex<BTreeMap<IndexKind, Arc<FileIndex>>>,
 }
 
 /// How a workspace is opened.
@@ -89,12 +90,17 @@ pub enum Notice {
     Undo(String),
     /// The versions of files that turns change.
     Snapshots(String),
+    /// A session that was open in an agent's own interface when azureal died.
+    Opened(String),
 }
 
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Project(warning) | Self::Undo(warning) | Self::Snapshots(warning) => f.write_str(warning),
+            Self::Project(warning)
+            | Self::Undo(warning)
+            | Self::Snapshots(warning)
+            | Self::Opened(warning) => f.write_str(warning),
             Self::Durability { address, warning } => {
                 write!(f, "{address} {warning}; `loss=accepted` in its URL says that this is known")
             }
@@ -160,7 +166,7 @@ impl Workspace {
                     engine: OnceLock::new(),
                     recorder: OnceLock::new(),
                     redactor: OnceLock::new(),
-                    search_index: Mutex::default(),
+                    search_indexes: Mutex::default(),
                 })
             }
             Err(error) => Err(error.with_notices(notices)),
@@ -217,6 +223,12 @@ impl Workspace {
         }
         // No reason to leave turns where they are.
         self.tell_undo_trouble(self.recover_undo().await.err());
+        if let Err(error) = self.recover_opened().await {
+            self.add_notice(Notice::Opened(format!(
+                "sessions that are open in an agent's own interface are not looked at: {}",
+                error.message()
+            )));
+        }
         let found = self.engine()?.recover().await;
         found.map_err(|error| Error::new("spool", error.to_string()).with_source(error))
     }
@@ -265,7 +277,7 @@ impl Workspace {
             engine: OnceLock::new(),
             recorder: OnceLock::new(),
             redactor: OnceLock::new(),
-            search_index: Mutex::default(),
+            search_indexes: Mutex::default(),
         }
     }
 
@@ -283,7 +295,7 @@ impl Workspace {
                 Spools::new(&folders.spools).with_former(folders.former_spools.clone())
             }
         };
-        let spools = spools.with_bridges(self.environment.bridges());
+        let spools = spools.with_bridges(self.environment.bridges()).with_opened(self.opened_sessions());
         Some(if self.keeps_originals() { spools } else { spools.without_originals() })
     }
 
@@ -349,7 +361,7 @@ impl Workspace {
         Some(self.environment.state()?.join("desk").join(name))
     }
 
-    /// Returns the folder of the search index: beside a store in a file, in the user's cache for one on a server. `None` for a store in
+    /// Returns the folder of the search indexes: beside a store in a file, in the user's cache for one on a server. `None` for a store in
     /// memory, for a file that does not exist yet, or if the user has no folder for it.
     pub(crate) fn search_folder(&self) -> Option<PathBuf> {
         match &self.location {
@@ -502,6 +514,14 @@ fn in_file(path: PathBuf, may_block: bool, keep: KeepOriginals) -> Result<Opened
 }
 
 impl Workspace {
+    /// Returns the directory of a session: its worktree, or the worktree of this workspace if that is gone.
+    pub fn directory_of(&self, record: &SessionRecord) -> PathBuf {
+        let own = self.project.root().join(&record.worktree);
+        // Without links and `.`, as the programs of agents see it.
+        let found = fs::canonicalize(own).ok().filter(|directory| directory.is_dir());
+        found.unwrap_or_else(|| self.project.directory().to_owned())
+    }
+
     /// Says whether a path leads to the store or to a file that belongs to it, however it is spelt.
     pub fn owns(&self, path: &Path) -> bool {
         let Location::File(store, _) = &self.location else {

@@ -15,6 +15,7 @@ pub(crate) fn describe(turn: &ActiveTurn, clock: &Clock, width: Option<usize>) -
     let place = match (&turn.user, &turn.host) {
         (Some(user), Some(host)) => format!(", run by {user} on {host}"),
         _ if turn.orphan => ", in the background".to_owned(),
+        _ if turn.interface => ", in its own interface".to_owned(),
         _ => String::new(),
     };
     with_prompt(turn, &format!("{}, {process}{place}", who(turn, clock)), width)

@@ -11,8 +11,8 @@ use tracing::warn;
 
 use crate::commands::{
     agents, backup, cancel, compact, completions, config, context, copy, demo, diff, doctor, export, fork,
-    help, import, list, mcp, original, ps, purge, rename, restore, rm, run, search, show, stats, tokens,
-    trust, undo,
+    help, import, list, mcp, open, original, ps, purge, rename, restore, rm, run, search, show, stats,
+    tokens, trust, undo,
 };
 use crate::completion;
 use crate::dashed_prompt::protect;
@@ -116,6 +116,7 @@ enum Command {
     Rm(rm::Args),
     Purge(purge::Args),
     Fork(fork::Args),
+    Open(open::Args),
     Import(import::Args),
     Export(export::Args),
     Copy(copy::Args),
@@ -254,6 +255,7 @@ impl Cli {
                 Command::Purge(args) => {
                     return purge::run(args, &place, &mut out).await.and_then(|()| out.flush());
                 }
+                Command::Open(args) => open::run(args, &place, &found, &mut out).await,
                 Command::Fork(args) => fork::run(args, &place, &mut out).await,
                 Command::Import(args) => {
                     import::run(args, &place, global.store.as_deref().map(Path::new), &mut out).await

@@ -31,10 +31,6 @@ impl Clock {
         &self.zone
     }
 
-    pub(crate) fn now(&self) -> Timestamp {
-        self.now
-    }
-
     /// Returns how long ago a time was: `just now`, `3 min ago`, `2 days ago`; the date of a time that is 30 days old. Empty for
     /// a time that cannot be read.
     pub(crate) fn ago(&self, time: &str) -> String {

@@ -86,7 +86,12 @@ impl<'a> Misread<'a> {
         if !argument.starts_with('-') && self.command().as_deref() == Some("run") {
             return Some("put the whole prompt in quotes, as in `azureal run \"Fix the test\"`".to_owned());
         }
-        self.did_you_mean(ContextKind::SuggestedArg)
+        self.did_you_mean(ContextKind::SuggestedArg).or_else(|| {
+            let is_text = self.command().as_deref() == Some("search");
+            is_text.then(|| {
+                "put `--` before a text that begins with a dash: `azureal search -F -- '->'`".to_owned()
+            })
+        })
     }
 
     fn did_you_mean(&self, kind: ContextKind) -> Option<String> {

@@ -165,6 +165,21 @@ impl Block {
 }
 
 impl Image {
+    /// Returns the data in base64, as JSON formats carry it.
+    pub fn base64(&self) -> String {
+        BASE64.encode(&self.data)
+    }
+
+    /// Returns the data as a URL: `data:image/png;base64,…`.
+    pub fn data_url(&self) -> String {
+        format!("data:{};base64,{}", self.media_type, self.base64())
+    }
+
+    /// Returns whether it is a picture, and no sound or film.
+    pub fn is_picture(&self) -> bool {
+        self.media_type.kind() == "image"
+    }
+
     /// Returns the text that replaces it where only text can be shown.
     pub fn note(&self) -> String {
         format!("[{}: {}, {} bytes]", self.media_type.kind(), self.media_type, self.data.len())
@@ -289,7 +304,7 @@ impl Serialize for Image {
         let mut fields = serializer.serialize_struct("Image", 3)?;
         fields.serialize_field("type", self.media_type.kind())?;
         fields.serialize_field("media_type", self.media_type.as_str())?;
-        fields.serialize_field("data", &BASE64.encode(&self.data))?;
+        fields.serialize_field("data", &self.base64())?;
         fields.end()
     }
 }

@@ -91,7 +91,8 @@ pub use phrase::{counted, duration_text, elapsed_text, io_error_text};
 pub use prompts::{Carried, PROMPT_KINDS};
 pub use redact::{RedactError, Redactor, check_pattern};
 pub use search_index::{
-    IndexHit, IndexPart, IndexPhrase, IndexQuery, IndexState, IndexedEvent, SearchIndex, TOKENS_VERSION,
+    IndexCondition, IndexHit, IndexKind, IndexPart, IndexPhrase, IndexQuery, IndexState, IndexedEvent,
+    SearchIndex, TOKENS_VERSION,
 };
 pub use session::{
     Compaction, Counts, NewSession, NotASessionNumber, Seq, SessionId, SessionRecord, TIMESTAMP_FORMAT,
@@ -100,7 +101,7 @@ pub use session::{
 pub use session_check::{LogCheck, SessionProblem, check_sessions, shared_uuids};
 pub use session_context::{
     SessionContext, read_beginning, read_context, read_context_for, read_context_under, read_history,
-    read_record_chars, read_rendered_through,
+    read_opening_text, read_record_chars, read_rendered_through,
 };
 pub use session_snapshot::SessionSnapshot;
 pub use session_store::{

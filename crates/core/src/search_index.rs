@@ -1,4 +1,4 @@
-//! The search index of a store: which events have which words.
+//! The search index of a store: which events have which words, or which parts of a text.
 //!
 //! An index is a cache. It holds tokens and the places of events, not the text; what it finds is read from the store and compared with
 //! the query. So an index that is behind, or wrong, costs time and never an answer. `azureal-search` makes the tokens, and brings an
@@ -8,9 +8,14 @@ use async_trait::async_trait;
 
 use crate::{Seq, SessionId, StoreError, WorktreeFilter};
 
-/// An index of the words of events.
+/// An index of the tokens of events.
 #[async_trait]
 pub trait SearchIndex: Send + Sync {
+    /// Returns the sort of its tokens.
+    fn kind(&self) -> IndexKind {
+        IndexKind::Words
+    }
+
     /// Returns how far sessions are indexed: these, or all. Sessions that are not indexed are left out.
     async fn states(
         &self,
@@ -37,6 +42,15 @@ pub trait SearchIndex: Send + Sync {
 
     /// Compares the index with itself, and notes that all sessions were compared with the store.
     async fn set_checked(&self, now: u64) -> Result<(), StoreError>;
+}
+
+/// The sorts of tokens that an index may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum IndexKind {
+    /// Words, in their order.
+    Words,
+    /// All three characters that follow each other, without their order.
+    Substrings,
 }
 
 /// How far a session is indexed.
@@ -82,7 +96,7 @@ pub struct IndexedEvent {
     pub tool: Option<String>,
     /// The agent that ran, in lower case.
     pub agent: Option<String>,
-    /// The tokens, in their order, with a space before and after each.
+    /// The tokens, with a space before and after each.
     pub tokens: String,
 }
 
@@ -90,11 +104,10 @@ pub struct IndexedEvent {
 pub const TOKENS_VERSION: u32 = 1;
 
 /// A query of an index. All conditions must hold.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct IndexQuery {
-    /// Tokens that follow each other; the last one may be the beginning of a token. An index may return events in which they do not
-    /// follow each other.
-    pub phrases: Vec<IndexPhrase>,
+    /// The tokens. An index may return events in which the tokens of a phrase do not follow each other.
+    pub condition: IndexCondition,
     /// One of these roles; all if empty.
     pub roles: Vec<&'static str>,
     /// One of these tools, in lower case; all if empty.
@@ -111,6 +124,43 @@ pub struct IndexQuery {
     pub since: Option<i64>,
     /// At most so many events.
     pub limit: usize,
+}
+
+/// The tokens that an event must have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IndexCondition {
+    /// A phrase.
+    Phrase(IndexPhrase),
+    /// All of these, at least one.
+    All(Vec<Self>),
+    /// One of these.
+    Any(Vec<Self>),
+}
+
+impl IndexCondition {
+    /// Writes the condition as an expression with parentheses: a function writes a phrase, and these two words join conditions.
+    pub fn write(&self, and: &str, or: &str, phrase: &dyn Fn(&IndexPhrase) -> String) -> String {
+        let joined = |conditions: &[Self], word: &str| {
+            let parts: Vec<String> =
+                conditions.iter().map(|condition| condition.write(and, or, phrase)).collect();
+            format!("({})", parts.join(word))
+        };
+        match self {
+            Self::Phrase(wanted) => phrase(wanted),
+            Self::All(conditions) => joined(conditions, and),
+            Self::Any(conditions) => joined(conditions, or),
+        }
+    }
+
+    /// Returns whether a test holds for one of the phrases.
+    pub fn has(&self, test: &dyn Fn(&IndexPhrase) -> bool) -> bool {
+        match self {
+            Self::Phrase(phrase) => test(phrase),
+            Self::All(conditions) | Self::Any(conditions) => {
+                conditions.iter().any(|condition| condition.has(test))
+            }
+        }
+    }
 }
 
 /// Tokens that follow each other.

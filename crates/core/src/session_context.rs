@@ -273,6 +273,31 @@ pub(crate) async fn read_context_with<S: SessionStore + ?Sized>(
     threshold: Threshold,
     cache: Option<(&dyn LedgerCache, &SessionRecord)>,
 ) -> Result<Context, StoreError> {
+    let (mut context, after, first) = begin_context(store, id, compaction, threshold, cache).await?;
+    each_event_from(store, id, after, first, Seq::END, |_, event| context.push(&event)).await?;
+    Ok(context.finish())
+}
+
+/// Reads the opening of a context alone: the system message, the newest summary, and the ledger and the user's prompts of the part
+/// that it covers, with the last event of that part. `None` without a summary.
+pub async fn read_opening_text<S: SessionStore + ?Sized>(
+    store: &S,
+    id: SessionId,
+    threshold: Threshold,
+) -> Result<Option<(String, Seq)>, StoreError> {
+    let Some(compaction) = newest(store, id).await? else { return Ok(None) };
+    let (context, after, _) = begin_context(store, id, Some(&compaction), threshold, None).await?;
+    Ok(Some((context.finish().into_string(), after)))
+}
+
+/// Begins a context with its opening. Returns the last event that its summary covers too, and the first page of the events after it.
+async fn begin_context<S: SessionStore + ?Sized>(
+    store: &S,
+    id: SessionId,
+    compaction: Option<&Compaction>,
+    threshold: Threshold,
+    cache: Option<(&dyn LedgerCache, &SessionRecord)>,
+) -> Result<(ContextBuilder, Seq, Vec<StoredEvent>), StoreError> {
     let opening = read_opening(store, id, compaction).await?;
     // Without a summary the log itself begins with the system message.
     let system = opening.system.as_ref().and_then(system_text);
@@ -290,8 +315,7 @@ pub(crate) async fn read_context_with<S: SessionStore + ?Sized>(
         context.carry(&read_carried(store, id, opening.after, continues_turn, room).await?);
         context.end_opening();
     }
-    each_event_from(store, id, opening.after, first, Seq::END, |_, event| context.push(&event)).await?;
-    Ok(context.finish())
+    Ok((context, opening.after, first))
 }
 
 /// Returns the ledger of the events up to `until`, in at most so many characters.

@@ -25,7 +25,7 @@ pub(crate) const STDERR_BYTES: usize = 16 << 10;
 const WITHHELD: [&str; 3] = ["AZUREAL_STORE", "AZUREAL_REDIS_PASSWORD", "AZUREAL_REDIS_PASSWORD_FILE"];
 
 /// Returns the environment without the variables that are not handed on.
-pub(crate) fn without_withheld(environment: &ChildEnvironment) -> ChildEnvironment {
+pub fn without_withheld(environment: &ChildEnvironment) -> ChildEnvironment {
     let mut environment = environment.clone();
     WITHHELD.iter().for_each(|name| environment.remove(name));
     environment

@@ -80,6 +80,10 @@ pub async fn lease_session(
         Leased::Ours(lock) => lock,
         Leased::Theirs(holder) => return Ok(SessionLeased::Here(holder)),
     };
+    // With the lock held: whoever opens a session holds it until the program is noted.
+    if let Some(holder) = spools.opened().map(|opened| opened.holder_of(session)).transpose()?.flatten() {
+        return Ok(SessionLeased::Here(Some(holder)));
+    }
     let renewal = match take(&**store, &mut lock, session, holder).await? {
         InStore::Ours(id) => Some(Renewal::start(Arc::clone(store), session, id)),
         InStore::NotNeeded => None,

@@ -21,6 +21,7 @@ use rustix::fs::OFlags;
 
 use crate::bridge::{BridgeHost, Control};
 use crate::header::{Header, HeaderLine, SpooledEnding, SpooledProcess, SpooledTurn, StoredTurn};
+use crate::opened::OpenedSessions;
 use crate::watch::Watcher;
 
 /// The folder of the spools.
@@ -32,6 +33,8 @@ pub struct Spools {
     keeps_prompts: bool,
     pub(crate) keeps_originals: bool,
     bridges: Option<BridgeHost>,
+    /// The sessions of the store that are open in an agent's own interface.
+    opened: Option<OpenedSessions>,
     /// Kept as long as the folder is used.
     temporary: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -100,6 +103,7 @@ impl Spools {
             keeps_prompts: true,
             keeps_originals: true,
             bridges: None,
+            opened: None,
             temporary: None,
         }
     }
@@ -137,6 +141,18 @@ impl Spools {
     pub fn with_bridges(mut self, host: impl Into<Option<BridgeHost>>) -> Self {
         self.bridges = host.into();
         self
+    }
+
+    /// Gives out no lease of a session that is open in an agent's own interface, according to these notes.
+    #[must_use]
+    pub fn with_opened(mut self, opened: impl Into<Option<OpenedSessions>>) -> Self {
+        self.opened = opened.into();
+        self
+    }
+
+    /// Returns the notes of sessions that are open in an agent's own interface.
+    pub fn opened(&self) -> Option<&OpenedSessions> {
+        self.opened.as_ref()
     }
 
     pub(crate) fn bridges(&self) -> Option<&BridgeHost> {

@@ -78,11 +78,14 @@ mod verify;
 
 pub use copy::{CopiedSession, CopyReport, copy_session, originals_problem};
 pub use damaged::DamagedEvents;
-pub use export::{ExistingFile, ExportError, ExportFormat, ExportOptions, Exported, export, export_to_file};
+pub use export::{
+    ExistingFile, ExportError, ExportFormat, ExportOptions, Exported, NativeHistory, export, export_to_file,
+    native_history, native_id,
+};
 pub use import::{
     Added, Difference, ImportError, ImportFormat, ImportNotice, ImportOptions, ImportOutcome, ImportPaths,
     ImportProblem, ImportProgress, ImportReport, ImportSource, ImportStep, IncomingSession, LeftOut,
     NativeCandidate, NativeImport, NativeImported, NativeOutcome, NativeReady, NativeStep, SourceStore,
-    StoredRuns, import_session, native_sources, recognise_native, was_deleted,
+    StoredRuns, import_session, native_mark, native_sources, recognise_native, was_deleted,
 };
 pub use temporary::TemporaryFolder;

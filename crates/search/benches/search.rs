@@ -17,8 +17,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use azureal_core::event::{Init, ToolCall, ToolResult};
-use azureal_core::{Event, NewSession, NewTurn, SearchIndex, SessionId, SessionStore};
-use azureal_search::{FileIndex, Filters, Query, Searcher, catch_up, searched_text};
+use azureal_core::{Event, IndexKind, NewSession, NewTurn, SearchIndex, SessionId, SessionStore};
+use azureal_search::{Case, FileIndex, Filters, Query, Searcher, catch_up, searched_text};
 use azureal_store::sqlite::{SqliteOptions, SqliteStore, Work};
 use futures_executor::block_on;
 use rusqlite::Connection;
@@ -46,18 +46,23 @@ impl Random {
     }
 }
 
+/// Returns words with about as many different beginnings, endings and neighbours of letters as a language has.
 fn vocabulary(random: &mut Random) -> Vec<String> {
-    let mut syllables = Vec::new();
-    for first in "bcdfghklmnprstvw".chars() {
-        for vowel in "aeiou".chars() {
-            syllables.extend(["", "n", "r", "s", "t", "l"].map(|last| format!("{first}{vowel}{last}")));
-        }
-    }
-    (0..150_000)
-        .map(|_| {
-            (0..random.below(4) + 1).map(|_| syllables[random.below(syllables.len())].as_str()).collect()
-        })
-        .collect()
+    let first = [
+        "b", "bl", "br", "c", "ch", "cl", "cr", "d", "dr", "f", "fl", "fr", "g", "gr", "h", "j", "k", "l",
+        "m", "n", "p", "ph", "pl", "pr", "qu", "r", "s", "sc", "sh", "sp", "st", "str", "t", "th", "tr", "v",
+        "w", "wh", "x", "y", "z", "",
+    ];
+    let vowel = ["a", "ai", "e", "ea", "ee", "i", "ie", "o", "oo", "ou", "u", "y"];
+    let last = [
+        "", "", "b", "ck", "d", "f", "ft", "g", "l", "ll", "m", "mp", "n", "nd", "ng", "nt", "p", "r", "rd",
+        "rt", "s", "st", "t", "tion", "x",
+    ];
+    let mut syllable = || {
+        let mut one = |of: &[&'static str]| of[random.rank(of.len())];
+        format!("{}{}{}", one(&first), one(&vowel), one(&last))
+    };
+    (0..150_000).map(|index| (0..index % 4 + 1).map(|_| syllable()).collect()).collect()
 }
 
 fn text(random: &mut Random, words: &[String], count: usize) -> String {
@@ -75,6 +80,8 @@ fn text(random: &mut Random, words: &[String], count: usize) -> String {
                 let other = &words[random.rank(words.len())];
                 text.push_str(&format!("{word}{}{}", other[..1].to_uppercase(), &other[1..]));
             }
+            3 => text.push_str(&format!("{word}({}) ->", words[random.rank(words.len())])),
+            4 => text.push_str(&format!("{word}::{}", words[random.rank(words.len())])),
             _ => text.push_str(word),
         }
         text.push(if random.below(12) == 0 { '\n' } else { ' ' });
@@ -152,25 +159,137 @@ fn forget(folder: &Path) {
     }
 }
 
-fn queries(
-    random: &mut Random,
-    words: &[String],
-    texts: &[String],
-    count: usize,
-) -> Vec<(&'static str, String)> {
-    let mut queries = Vec::new();
+/// What is searched for, and how it is called.
+struct Asked {
+    sort: &'static str,
+    text: String,
+    query: Query,
+}
+
+/// Returns queries of words, phrases and prefixes.
+fn words_asked(random: &mut Random, words: &[String], texts: &[String], count: usize) -> Vec<Asked> {
+    let mut asked = Vec::new();
     for index in 0..count {
         let text = &texts[random.below(texts.len())];
         let all: Vec<&str> = text.split_whitespace().collect();
         let at = random.below(all.len().saturating_sub(1).max(1));
-        queries.push(match index % 4 {
+        let (sort, text) = match index % 4 {
             0 => ("word", words[random.rank(words.len())].clone()),
             1 => ("two words", format!("{} {}", all[at], all[random.below(all.len())])),
             2 => ("phrase", format!("\"{}\"", all[at..(at + 2).min(all.len())].join(" "))),
             _ => ("prefix", format!("{}*", all[at].chars().take(4).collect::<String>())),
-        });
+        };
+        asked.push(Asked { sort, query: Query::words(&text).unwrap(), text });
     }
-    queries
+    asked
+}
+
+/// Returns queries of parts of texts, and of expressions with such parts.
+fn substrings_asked(random: &mut Random, texts: &[String], count: usize) -> Vec<Asked> {
+    let mut asked = Vec::new();
+    while asked.len() < count {
+        let text = &texts[random.below(texts.len())];
+        let mut part = |length: usize| {
+            let start = random.below(text.len().saturating_sub(length).max(1));
+            text.get(start..start + length).filter(|part| !part.contains('\n')).map(str::to_owned)
+        };
+        let (sort, text) = match asked.len() % 4 {
+            0 => ("part of 6 characters", part(6)),
+            1 => ("part of 12 characters", part(12)),
+            2 => ("expression", part(7).zip(part(5)).map(|(one, other)| format!("{one}.*{other}"))),
+            _ => ("absent text", part(9).map(|part| part + "=>")),
+        };
+        let Some(text) = text else { continue };
+        let query = match sort {
+            "expression" => Query::pattern(&text, Case::Sensitive),
+            _ => Query::fixed(&text, Case::Ignored),
+        };
+        asked.push(Asked { sort, query: query.unwrap(), text });
+    }
+    asked
+}
+
+/// The store on the disk, with the folder of its indexes.
+struct Place<'a> {
+    store: &'a Path,
+    folder: &'a Path,
+}
+
+impl Place<'_> {
+    fn open(&self, kind: IndexKind) -> (SqliteStore, FileIndex) {
+        let store = SqliteStore::open(self.store, options()).unwrap();
+        (store, FileIndex::open(self.folder, kind, "x").unwrap())
+    }
+
+    /// Creates an index.
+    fn index(&self, kind: IndexKind, bytes: usize) {
+        let (store, index) = self.open(kind);
+        let began = Instant::now();
+        block_on(catch_up(&store, &index, &|| false, &mut |_| ())).unwrap();
+        println!("{:60} {:.1?}", format!("first index of {kind:?}"), began.elapsed());
+        drop(index);
+        size(&format!("index of {kind:?}"), &FileIndex::path(self.folder, kind), bytes);
+    }
+
+    /// Searches for all of it, warm and cold.
+    fn search(&self, kind: IndexKind, asked: &[Asked]) {
+        let search = |store: &SqliteStore, index: &FileIndex, query: &Query| {
+            let began = Instant::now();
+            let found =
+                block_on(searcher(store, index).search(query, &Filters::default(), &mut |_| ())).unwrap();
+            assert!(found.index_error.is_none());
+            (began.elapsed(), found)
+        };
+        let (store, index) = self.open(kind);
+        let mut all = Vec::new();
+        let mut sorts: Vec<&str> = asked.iter().map(|asked| asked.sort).collect();
+        sorts.sort_unstable();
+        sorts.dedup();
+        for sort in sorts {
+            let (mut times, mut scans, mut hits) = (Vec::new(), 0, 0);
+            for Asked { query, .. } in asked.iter().filter(|asked| asked.sort == sort) {
+                let (time, found) = search(&store, &index, query);
+                times.push(time);
+                scans += usize::from(found.scanned > 0);
+                hits += found.hits.len();
+            }
+            all.extend(times.clone());
+            report(&format!("search, warm: {sort} ({hits} hits, {scans} scans)"), times);
+        }
+        report(&format!("search, warm: all of {kind:?}"), all);
+        drop((store, index));
+        let mut times = Vec::new();
+        for Asked { query, .. } in asked.iter().take(40) {
+            forget(self.store.parent().unwrap());
+            let began = Instant::now();
+            let (store, index) = self.open(kind);
+            search(&store, &index, query);
+            times.push(began.elapsed());
+        }
+        report(&format!("search, cold: opened, nothing in memory, all of {kind:?}"), times);
+    }
+}
+
+fn size(what: &str, path: &Path, bytes: usize) {
+    let size = fs::metadata(path).unwrap().len() as f64;
+    println!("{what:60} {:.1} MB, {:.0} % of the text", size / 1e6, size * 100.0 / bytes as f64);
+}
+
+/// Searches the texts in files with `ripgrep`.
+fn ripgrep<'a>(what: &str, arguments: &[&str], asked: impl Iterator<Item = &'a Asked>, files: &Path) {
+    let mut times = Vec::new();
+    for Asked { text, .. } in asked.take(20) {
+        let began = Instant::now();
+        let ran = Command::new("rg").args(arguments).args(["--count", "-e", text]).arg(files).output();
+        let Ok(ran) = ran else {
+            println!("there is no `rg` on the path");
+            return;
+        };
+        // 1: nothing found.
+        assert!(matches!(ran.status.code(), Some(0 | 1)), "{}", String::from_utf8_lossy(&ran.stderr));
+        times.push(began.elapsed());
+    }
+    report(what, times);
 }
 
 fn main() {
@@ -225,86 +344,43 @@ fn main() {
         began.elapsed()
     );
     println!("{:60} {:.1} MB", "store", fs::metadata(&place).unwrap().len() as f64 / 1e6);
+    println!("{:60} {to_bare:.1?}", "bare FTS5");
+    size("bare FTS5", &disk.path().join("bare.sqlite"), bytes);
 
-    let store = SqliteStore::open(&place, options()).unwrap();
     let folder = disk.path().join("search");
-    let index = FileIndex::open(&folder, "x").unwrap();
-    let began = Instant::now();
-    block_on(catch_up(&store, &index, &|| false, &mut |_| ())).unwrap();
-    println!("{:60} {:.1?}", "first index", began.elapsed());
-    drop(index);
-    let index = FileIndex::open(&folder, "x").unwrap();
-    let size = |path: &Path| fs::metadata(path).unwrap().len() as f64;
-    let words_size = size(&folder.join("words.sqlite"));
-    println!(
-        "{:60} {:.1} MB, {:.0} % of the text",
-        "index",
-        words_size / 1e6,
-        words_size * 100.0 / bytes as f64
-    );
-    let bare_size = size(&disk.path().join("bare.sqlite"));
-    println!(
-        "{:60} {:.1} MB, {:.0} % of the text, in {to_bare:.1?}",
-        "bare FTS5",
-        bare_size / 1e6,
-        bare_size * 100.0 / bytes as f64
-    );
-
-    let asked = queries(&mut random, &words, &sample, 400);
-    let search = |store: &SqliteStore, index: &FileIndex, text: &str| {
-        let query = Query::words(text).unwrap();
-        let found =
-            block_on(searcher(store, index).search(&query, &Filters::default(), &mut |_| ())).unwrap();
-        assert!(found.index_error.is_none() && found.scanned == 0);
-        found.hits.len()
-    };
-    let mut all = Vec::new();
-    for sort in ["word", "two words", "phrase", "prefix"] {
-        let mut times = Vec::new();
-        for (_, text) in asked.iter().filter(|(of, _)| *of == sort) {
-            let began = Instant::now();
-            search(&store, &index, text);
-            times.push(began.elapsed());
-        }
-        all.extend(times.clone());
-        report(&format!("search, warm: {sort}"), times);
+    let place = Place { store: &place, folder: &folder };
+    let asked = words_asked(&mut random, &words, &sample, 400);
+    let substrings = substrings_asked(&mut random, &sample, 400);
+    for kind in FileIndex::KINDS {
+        place.index(kind, bytes);
     }
-    report("search, warm: all", all);
+    place.search(IndexKind::Words, &asked);
+    place.search(IndexKind::Substrings, &substrings);
 
-    drop((store, index));
-    let mut times = Vec::new();
-    for (_, text) in asked.iter().take(40) {
-        forget(disk.path());
-        let began = Instant::now();
-        let store = SqliteStore::open(&place, options()).unwrap();
-        let index = FileIndex::open(&folder, "x").unwrap();
-        search(&store, &index, text);
-        times.push(began.elapsed());
-    }
-    report("search, cold: opened, nothing in memory", times);
-
-    let store = SqliteStore::open(&place, options()).unwrap();
-    let index = FileIndex::open(&folder, "x").unwrap();
-    let mut times = Vec::new();
+    let (store, words_index) = place.open(IndexKind::Words);
+    let (_, substrings_index) = place.open(IndexKind::Substrings);
+    let (mut of_words, mut of_substrings) = (Vec::new(), Vec::new());
     for _ in 0..100 {
         let session = SessionId::new(u32::try_from(random.below(sessions) + 1).unwrap()).unwrap();
         let new = turn(&mut random, &words, 20);
         block_on(store.append(session, NewTurn::verbatim(new))).unwrap();
-        let began = Instant::now();
-        let behind = block_on(catch_up(&store, &index, &|| false, &mut |_| ())).unwrap();
-        times.push(began.elapsed());
-        assert_eq!(behind.indexed, 19);
+        for (index, times) in [(&words_index, &mut of_words), (&substrings_index, &mut of_substrings)] {
+            let began = Instant::now();
+            let behind = block_on(catch_up(&store, index, &|| false, &mut |_| ())).unwrap();
+            times.push(began.elapsed());
+            assert_eq!(behind.indexed, 19);
+        }
     }
-    report("catching up after a turn of 19 events", times);
+    report("catching up after a turn of 19 events: Words", of_words);
+    report("catching up after a turn of 19 events: Substrings", of_substrings);
 
-    let one_word: Vec<&String> = asked.iter().filter(|(of, _)| *of == "word").map(|(_, text)| text).collect();
     let mut times = Vec::new();
-    for word in &one_word {
+    for Asked { text, .. } in asked.iter().filter(|asked| asked.sort == "word") {
         let began = Instant::now();
         let mut statement =
             bare.prepare_cached("SELECT rowid FROM bare WHERE bare MATCH ?1 ORDER BY rank LIMIT 20").unwrap();
         let rows: Vec<i64> = statement
-            .query_map([format!("\"{word}\"")], |row| row.get(0))
+            .query_map([format!("\"{text}\"")], |row| row.get(0))
             .unwrap()
             .map(Result::unwrap)
             .collect();
@@ -312,21 +388,18 @@ fn main() {
         times.push(began.elapsed());
     }
     report("bare FTS5, ordered by rank, warm: word", times);
-    let mut times = Vec::new();
-    for word in one_word.iter().take(20) {
-        let began = Instant::now();
-        match Command::new("rg")
-            .args(["--count", "--ignore-case", "--word-regexp", word])
-            .arg(&files)
-            .output()
-        {
-            Ok(_) => times.push(began.elapsed()),
-            Err(_) => break,
-        }
-    }
-    if times.is_empty() {
-        println!("there is no `rg` on the path");
-    } else {
-        report("ripgrep over the texts in files, warm: word", times);
-    }
+    ripgrep(
+        "ripgrep over the texts in files, warm: word",
+        &["--ignore-case", "--word-regexp"],
+        asked.iter().filter(|asked| asked.sort == "word"),
+        &files,
+    );
+    ripgrep(
+        "ripgrep over the texts in files, warm: part of 12 characters",
+        &["--ignore-case", "--fixed-strings"],
+        substrings.iter().filter(|asked| asked.sort == "part of 12 characters"),
+        &files,
+    );
+    let expressions = substrings.iter().filter(|asked| asked.sort == "expression");
+    ripgrep("ripgrep over the texts in files, warm: expression", &[], expressions, &files);
 }

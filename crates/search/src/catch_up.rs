@@ -9,14 +9,15 @@ use std::hash::{Hash, Hasher};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use azureal_core::{
-    Event, IndexPart, IndexState, IndexedEvent, ListQuery, PAGE_EVENTS, Page, SearchIndex, Seq, SessionId,
-    SessionRecord, SessionStore, StoreError, StoredEvent,
+    Event, IndexKind, IndexPart, IndexState, IndexedEvent, ListQuery, PAGE_EVENTS, Page, SearchIndex, Seq,
+    SessionId, SessionRecord, SessionStore, StoreError, StoredEvent,
 };
 
 use crate::agents::Agents;
 use crate::text::searched_text;
 use crate::time::seconds_of;
 use crate::tokens::tokens;
+use crate::trigrams::trigram_tokens;
 
 /// The number of sessions that are listed first.
 const FIRST_LIST: usize = 32;
@@ -212,7 +213,7 @@ impl Work<'_> {
                 after.through = stored.seq;
                 let Ok(event) = stored.event() else { continue };
                 agents.note(&event, &mut events, |event: &mut IndexedEvent, agent| event.agent = agent);
-                if let Some(indexed) = indexed(stored.seq, &event, agents.current()) {
+                if let Some(indexed) = indexed(self.index.kind(), stored.seq, &event, agents.current()) {
                     self.bytes += indexed.tokens.len();
                     agents.pushed(&event);
                     events.push(indexed);
@@ -299,13 +300,17 @@ fn may_continue(record: &SessionRecord, state: &IndexState) -> bool {
 }
 
 /// Returns the tokens of an event.
-fn indexed(seq: Seq, event: &Event, agent: Option<&String>) -> Option<IndexedEvent> {
+fn indexed(kind: IndexKind, seq: Seq, event: &Event, agent: Option<&String>) -> Option<IndexedEvent> {
     let searched = searched_text(event)?;
+    let tokens = match kind {
+        IndexKind::Words => tokens(&searched.text),
+        IndexKind::Substrings => trigram_tokens(&searched.text),
+    };
     Some(IndexedEvent {
         seq,
         role: searched.role.as_str(),
         tool: searched.tool.map(|tool| tool.to_lowercase()),
         agent: agent.cloned(),
-        tokens: tokens(&searched.text),
+        tokens,
     })
 }

@@ -2,9 +2,12 @@
 
 use std::ops::Range;
 
+use azureal_core::{IndexCondition, IndexKind, IndexPhrase};
 use memchr::memmem;
 use regex::{Regex, RegexBuilder};
+use regex_syntax::ParserBuilder;
 
+use crate::required::required;
 use crate::tokens::{placed_words, tokens, words};
 
 /// The longest text of a query, in bytes.
@@ -20,6 +23,9 @@ pub enum QueryError {
     /// It has no word.
     #[error("there is no word to search for")]
     NoWord,
+    /// It is empty.
+    #[error("there is no text to search for")]
+    Empty,
     /// It is too long.
     #[error(
         "the text to search for is longer than {LONGEST_QUERY} bytes, or has more than {MOST_CLAUSES} words"
@@ -35,8 +41,25 @@ pub enum QueryError {
 pub enum Query {
     /// All of these words, phrases and prefixes.
     Words(Vec<Clause>),
-    /// A match of this regular expression.
-    Pattern(Regex),
+    /// A match of this expression.
+    Pattern(Pattern),
+}
+
+/// A regular expression, or a text as it is.
+#[derive(Debug, Clone)]
+pub struct Pattern {
+    regex: Regex,
+    /// The trigrams that every match has; `None` if there is none.
+    required: Option<IndexCondition>,
+}
+
+/// Whether capital letters of a [`Pattern`] differ from small ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Case {
+    /// They do.
+    Sensitive,
+    /// They do not.
+    Ignored,
 }
 
 /// A word, a phrase or a prefix: tokens that follow each other.
@@ -139,15 +162,48 @@ impl Query {
     }
 
     /// Reads a regular expression.
-    pub fn pattern(text: &str) -> Result<Self, QueryError> {
+    pub fn pattern(text: &str, case: Case) -> Result<Self, QueryError> {
         if text.len() > LONGEST_QUERY {
             return Err(QueryError::TooLong);
         }
         if text.is_empty() {
-            return Err(QueryError::NoWord);
+            return Err(QueryError::Empty);
         }
-        let regex = RegexBuilder::new(text).size_limit(LARGEST_PATTERN).build();
-        regex.map(Self::Pattern).map_err(|error| QueryError::Pattern(error.to_string()))
+        let ignores_case = case == Case::Ignored;
+        let parsed = ParserBuilder::new().case_insensitive(ignores_case).build().parse(text);
+        let parsed = parsed.map_err(|error| QueryError::Pattern(on_one_line(&error, text)))?;
+        let regex =
+            RegexBuilder::new(text).case_insensitive(ignores_case).size_limit(LARGEST_PATTERN).build();
+        let regex = regex.map_err(|error| QueryError::Pattern(error.to_string()))?;
+        Ok(Self::Pattern(Pattern { regex, required: required(&parsed) }))
+    }
+
+    /// Reads a text that is searched for as it is.
+    ///
+    /// ```
+    /// use azureal_search::{Case, Query};
+    ///
+    /// let query = Query::fixed("Foo(->", Case::Sensitive).unwrap();
+    /// assert!(query.matches("aFoo(->b") && !query.matches("foo(->"));
+    /// ```
+    pub fn fixed(text: &str, case: Case) -> Result<Self, QueryError> {
+        if text.len() > LONGEST_QUERY {
+            return Err(QueryError::TooLong);
+        }
+        Self::pattern(&regex::escape(text), case)
+    }
+
+    /// Returns the index that narrows this query down, and what it is asked for; `None` if every event must be read.
+    pub fn required(&self) -> Option<(IndexKind, IndexCondition)> {
+        match self {
+            Self::Words(clauses) => {
+                let phrase = |Clause { tokens, is_prefix, .. }: &Clause| {
+                    IndexCondition::Phrase(IndexPhrase { tokens: tokens.clone(), is_prefix: *is_prefix })
+                };
+                Some((IndexKind::Words, IndexCondition::All(clauses.iter().map(phrase).collect())))
+            }
+            Self::Pattern(pattern) => Some((IndexKind::Substrings, pattern.required.clone()?)),
+        }
     }
 
     /// Returns whether a text matches: the definition of every search.
@@ -159,12 +215,13 @@ impl Query {
                     .iter()
                     .all(|clause| memmem::find(tokens.as_bytes(), clause.needle.as_bytes()).is_some())
             }
-            Self::Pattern(regex) => regex.is_match(text),
+            Self::Pattern(pattern) => pattern.regex.is_match(text),
         }
     }
 
-    /// Returns the number of times that each clause is in a text, and the number of tokens of the text.
-    pub(crate) fn counts(&self, text: &str) -> (Vec<u32>, usize) {
+    /// Returns the number of times that each clause is in a text, and the number of tokens of the text; `None` if all texts that match
+    /// have the same rank.
+    pub(crate) fn counts(&self, text: &str) -> Option<(Vec<u32>, usize)> {
         match self {
             Self::Words(clauses) => {
                 let tokens = tokens(text);
@@ -172,12 +229,9 @@ impl Query {
                     u32::try_from(memmem::find_iter(tokens.as_bytes(), clause.needle.trim_end()).count())
                         .unwrap_or(u32::MAX)
                 };
-                (clauses.iter().map(count).collect(), tokens.split(' ').count())
+                Some((clauses.iter().map(count).collect(), tokens.split(' ').count()))
             }
-            Self::Pattern(regex) => {
-                let count = u32::try_from(regex.find_iter(text).take(1_000).count()).unwrap_or(u32::MAX);
-                (vec![count], text.len() / 6)
-            }
+            Self::Pattern(_) => None,
         }
     }
 
@@ -185,10 +239,9 @@ impl Query {
     pub fn places(&self, text: &str, at_most: usize) -> Vec<Range<usize>> {
         let mut places = match self {
             Self::Words(clauses) => places_of(clauses, text),
-            Self::Pattern(regex) => {
-                let found =
-                    regex.find_iter(text).map(|found| found.range()).filter(|range| !range.is_empty());
-                return found.take(at_most).collect();
+            Self::Pattern(pattern) => {
+                let found = pattern.regex.find_iter(text).map(|found| found.range());
+                return found.filter(|range| !range.is_empty()).take(at_most).collect();
             }
         };
         places.sort_by_key(|range| (range.start, range.end));
@@ -203,6 +256,17 @@ impl Query {
         }
         merged
     }
+}
+
+/// Returns what is wrong with an expression, and at which of its characters.
+fn on_one_line(error: &regex_syntax::Error, text: &str) -> String {
+    let (what, place) = match error {
+        regex_syntax::Error::Parse(error) => (error.kind().to_string(), error.span().start.offset),
+        regex_syntax::Error::Translate(error) => (error.kind().to_string(), error.span().start.offset),
+        error => return error.to_string(),
+    };
+    let before = text.get(..place).unwrap_or_default().chars().count();
+    format!("{what} (character {})", before + 1)
 }
 
 fn places_of(clauses: &[Clause], text: &str) -> Vec<Range<usize>> {
@@ -301,14 +365,30 @@ mod tests {
 
     #[test]
     fn a_pattern_is_searched_as_it_is() {
-        let query = Query::pattern(r"tok\w+ (row|bucket)").unwrap();
+        let pattern = |text: &str| Query::pattern(text, Case::Sensitive);
+        let query = pattern(r"tok\w+ (row|bucket)").unwrap();
         assert!(query.matches("the token row") && !query.matches("the TOKEN row"));
-        assert!(Query::pattern(r"(?i)ROW\b").unwrap().matches("a row"));
-        assert!(matches!(Query::pattern("("), Err(QueryError::Pattern(_))));
-        assert!(matches!(Query::pattern(r"\w{1000}{1000}"), Err(QueryError::Pattern(_))));
-        assert_eq!(Query::pattern("").unwrap_err(), QueryError::NoWord);
-        let places = Query::pattern("a*").unwrap().places("baab", 9);
+        assert!(pattern(r"(?i)ROW\b").unwrap().matches("a row"));
+        assert!(Query::pattern(r"ROW\b", Case::Ignored).unwrap().matches("a row"));
+        assert!(matches!(pattern("("), Err(QueryError::Pattern(_))));
+        assert!(matches!(pattern(r"\w{1000}{1000}"), Err(QueryError::Pattern(_))));
+        assert_eq!(pattern("").unwrap_err(), QueryError::Empty);
+        let places = pattern("a*").unwrap().places("baab", 9);
         assert_eq!(places.as_slice(), std::slice::from_ref(&(1..3)));
+    }
+
+    #[test]
+    fn a_text_is_found_as_it_is() {
+        let found = |text: &str, case| Query::fixed(text, case).unwrap().matches("fn Foo(a) -> É[0-9]\n  x");
+        for text in ["->", "oo(a", "[0-9]", "É", "]\n ", " "] {
+            assert!(found(text, Case::Sensitive), "{text}");
+        }
+        for text in ["foo(", "É0", ".", "a)->", "E\u{301}"] {
+            assert!(!found(text, Case::Sensitive), "{text}");
+        }
+        assert!(found("foo(A", Case::Ignored) && found("é", Case::Ignored));
+        assert_eq!(Query::fixed("", Case::Ignored).unwrap_err(), QueryError::Empty);
+        assert_eq!(Query::fixed(&"x".repeat(5000), Case::Ignored).unwrap_err(), QueryError::TooLong);
     }
 
     #[test]

@@ -6,15 +6,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use azureal_core::{
-    EventSource, IndexHit, IndexPhrase, IndexQuery, ListQuery, PAGE_EVENTS, Page, Redactor, SearchIndex, Seq,
-    SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, WorktreeFilter, async_trait,
+    EventSource, IndexCondition, IndexHit, IndexQuery, ListQuery, PAGE_EVENTS, Page, Redactor, SearchIndex,
+    Seq, SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, WorktreeFilter, async_trait,
 };
 
 use futures_util::future::join_all;
 
 use crate::agents::Agents;
 use crate::catch_up::{Progress, catch_up};
-use crate::file_index::is_stopped;
 use crate::query::Query;
 use crate::rank::{Statistics, rank};
 use crate::snippet::Snippet;
@@ -23,6 +22,9 @@ use crate::time::seconds_of;
 
 /// The most events that are ranked: the newest ones of those that match.
 const MOST_RANKED: usize = 5_000;
+/// The most events that are compared with the query because an index cannot say whether they match. To read more one by one takes longer than to read
+/// all in their order.
+const MOST_COMPARED: usize = 40_000;
 
 /// The number of events that are read at once.
 const AT_ONCE: usize = 16;
@@ -94,7 +96,7 @@ pub struct Hit {
 pub struct Total {
     /// The number.
     pub events: u64,
-    /// Whether there are more.
+    /// Whether there may be more.
     pub is_least: bool,
 }
 
@@ -158,8 +160,8 @@ struct Match {
     searched: SearchedText,
     agent: Option<String>,
     snippet: Snippet,
-    counts: Vec<u32>,
-    tokens: usize,
+    /// The number of times that it has each clause, and the number of its tokens.
+    counts: Option<(Vec<u32>, usize)>,
 }
 
 impl Searcher<'_> {
@@ -170,17 +172,11 @@ impl Searcher<'_> {
         filters: &Filters,
         report: &mut (dyn FnMut(Step) + Send),
     ) -> Result<Found, StoreError> {
-        let words = match (query, self.index, self.source) {
-            (Query::Words(clauses), Some(index), None) => Some((clauses, index)),
-            _ => None,
+        let (index, condition) = match (query.required(), self.index, self.source) {
+            (Some((kind, condition)), Some(index), None) if index.kind() == kind => (index, condition),
+            _ => return self.scan_all(query, filters, None, report).await,
         };
-        let Some((clauses, index)) = words else { return self.scan_all(query, filters, None, report).await };
-        let phrases = clauses
-            .iter()
-            .map(|clause| IndexPhrase { tokens: clause.tokens.clone(), is_prefix: clause.is_prefix })
-            .collect();
-        match self.search_index(query, phrases, index, filters, report).await {
-            Err(error) if is_stopped(&error) => Ok(Found { is_stopped: true, ..Found::default() }),
+        match self.search_index(query, condition, index, filters, report).await {
             // Whatever is wrong with the index, the events are there. An error of the store comes back from the scan.
             Err(error) => self.scan_all(query, filters, Some(error), report).await,
             found => found,
@@ -190,7 +186,7 @@ impl Searcher<'_> {
     async fn search_index(
         &self,
         query: &Query,
-        phrases: Vec<IndexPhrase>,
+        condition: IndexCondition,
         index: &dyn SearchIndex,
         filters: &Filters,
         report: &mut (dyn FnMut(Step) + Send),
@@ -199,10 +195,11 @@ impl Searcher<'_> {
         let is_over = || Instant::now() >= until || !(self.is_wanted)();
         let behind =
             catch_up(self.store, index, &is_over, &mut |progress| report(Step::Indexing(progress))).await?;
-        let most = self.limit.map_or(usize::MAX - 1, |limit| limit.max(MOST_RANKED));
+        let behind: HashMap<SessionId, SessionRecord> =
+            behind.sessions.into_iter().map(|record| (record.id, record)).collect();
         let lower = |names: &[String]| names.iter().map(|name| name.to_lowercase()).collect();
         let wanted = IndexQuery {
-            phrases,
+            condition,
             roles: filters.roles.iter().map(|role| role.as_str()).collect(),
             tools: lower(&filters.tools),
             agents: lower(&filters.agents),
@@ -210,22 +207,44 @@ impl Searcher<'_> {
             without: filters.without,
             worktree: filters.worktree.clone(),
             since: filters.since,
-            limit: most + 1,
+            limit: 0,
         };
-        let mut candidates = index.find(&wanted).await?;
-        let is_least = candidates.len() > most;
-        candidates.truncate(most);
-        let behind: HashMap<SessionId, SessionRecord> =
-            behind.sessions.into_iter().map(|record| (record.id, record)).collect();
-        // Of a session that is behind, all events are read.
-        candidates.retain(|hit| !behind.contains_key(&hit.session));
-        let mut found = self.verify(query, filters, candidates, index.is_exact(&wanted)).await?;
-        found.total.is_least |= is_least;
+        let Some(mut found) = self.narrowed(query, filters, index, wanted, &behind).await? else {
+            return self.scan_all(query, filters, None, report).await;
+        };
         if !behind.is_empty() {
             let left = self.scan(query, filters, behind.into_values().collect(), report).await?;
             found.merge(left, self.limit);
         }
         Ok(found)
+    }
+
+    /// Returns the events that an index finds and that match; `None` if it finds too many that do not, so that it is of no help.
+    async fn narrowed(
+        &self,
+        query: &Query,
+        filters: &Filters,
+        index: &dyn SearchIndex,
+        mut wanted: IndexQuery,
+        behind: &HashMap<SessionId, SessionRecord>,
+    ) -> Result<Option<Found>, StoreError> {
+        let is_exact = index.is_exact(&wanted);
+        for at_least in [MOST_RANKED, MOST_COMPARED] {
+            let most = self.limit.map_or(usize::MAX - 1, |limit| limit.max(at_least));
+            wanted.limit = most + 1;
+            let mut candidates = index.find(&wanted).await?;
+            let is_more = candidates.len() > most;
+            candidates.truncate(most);
+            // Of a session that is behind, all events are read.
+            candidates.retain(|hit| !behind.contains_key(&hit.session));
+            let mut found = self.verify(query, filters, candidates, is_exact).await?;
+            let is_full = self.limit.is_none_or(|limit| found.hits.len() >= limit);
+            if is_exact || is_full || !is_more || found.is_stopped {
+                found.total.is_least |= is_more;
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
     }
 
     /// Reads the events that an index found, the best one first, and returns those that match.
@@ -236,17 +255,19 @@ impl Searcher<'_> {
         candidates: Vec<IndexHit>,
         is_exact: bool,
     ) -> Result<Found, StoreError> {
-        let (now, count) = (now(), candidates.len());
+        let (now, all) = (now(), candidates.len());
         let mut found = Found::default();
         let mut ranked: Vec<(f64, IndexHit)> =
             candidates.into_iter().map(|hit| (rank(hit.score, hit.active, now), hit)).collect();
-        let key = |(rank, hit): &(f64, IndexHit)| (*rank, hit.active, hit.seq);
+        let key = |(rank, hit): &(f64, IndexHit)| (*rank, hit.active, hit.session, hit.seq);
         ranked.sort_by(|one, other| best_first(key(one), key(other)));
         let mut sessions = Sessions { store: self.store, known: HashMap::new() };
         let (mut ranked, mut read) = (ranked.into_iter(), 0);
         loop {
             let missing = self.limit.map_or(AT_ONCE, |limit| limit.saturating_sub(found.hits.len()));
-            let next: Vec<(f64, IndexHit)> = ranked.by_ref().take(missing.min(AT_ONCE)).collect();
+            // If it is not certain that an event matches, several are read for one that is missing.
+            let count = if is_exact || missing == 0 { missing.min(AT_ONCE) } else { AT_ONCE };
+            let next: Vec<(f64, IndexHit)> = ranked.by_ref().take(count).collect();
             if next.is_empty() {
                 break;
             }
@@ -275,8 +296,9 @@ impl Searcher<'_> {
                 });
             }
         }
-        let left = if is_exact { count - read } else { 0 };
-        found.total = Total { events: (found.hits.len() + left) as u64, is_least: !is_exact && count > read };
+        let left = if is_exact { all - read } else { 0 };
+        found.total = Total { events: (found.hits.len() + left) as u64, is_least: !is_exact && all > read };
+        found.hits.truncate(self.limit.unwrap_or(usize::MAX));
         Ok(found)
     }
 
@@ -337,7 +359,7 @@ impl Searcher<'_> {
             .into_iter()
             .map(|found| Hit {
                 score: rank(
-                    statistics.score(&found.counts, found.tokens),
+                    found.counts.map_or(1.0, |(counts, tokens)| statistics.score(&counts, tokens)),
                     seconds_of(&found.session.last_active),
                     now(),
                 ),
@@ -390,17 +412,15 @@ impl Searcher<'_> {
                 let Ok(event) = stored.event() else { continue };
                 agents.note(&event, &mut matches, |found: &mut Match, agent| found.agent = agent);
                 let Some(searched) = self.searched(stored, query, filters) else { continue };
-                let (counts, tokens) = query.counts(&searched.text);
                 agents.pushed(&event);
                 matches.push(Match {
                     session: Arc::clone(&record),
                     seq: stored.seq,
                     snippet: Snippet::of(&searched.text, query),
+                    counts: query.counts(&searched.text),
                     // Only its head is needed from here on.
                     searched: SearchedText { text: String::new(), ..searched },
                     agent: agents.current().cloned(),
-                    counts,
-                    tokens,
                 });
             }
             if Instant::now() >= until || !(self.is_wanted)() {
@@ -412,7 +432,7 @@ impl Searcher<'_> {
         matches.retain(|found| filters.takes_agent(found.agent.as_ref()));
         for found in matches {
             scan.statistics.matching += 1;
-            scan.statistics.tokens += found.tokens as u64;
+            scan.statistics.tokens += found.counts.as_ref().map_or(0, |(_, tokens)| *tokens as u64);
             // The list begins with the newest session.
             if self.limit.is_none_or(|limit| scan.matches.len() < limit.max(MOST_RANKED)) {
                 scan.matches.push(found);
@@ -442,15 +462,19 @@ impl Found {
 
     /// Puts the best hits first, and keeps so many.
     fn truncate(&mut self, limit: Option<usize>) {
-        let key = |hit: &Hit| (hit.score, seconds_of(&hit.session.last_active), hit.seq);
+        let key = |hit: &Hit| (hit.score, seconds_of(&hit.session.last_active), hit.session.id, hit.seq);
         self.hits.sort_by(|one, other| best_first(key(one), key(other)));
         self.hits.truncate(limit.unwrap_or(usize::MAX));
     }
 }
 
+/// The order of a hit: its rank, the time of the session's last activity, and the place of the event.
+type Order = (f64, i64, SessionId, Seq);
+
 /// Orders by rank, then the newest first.
-fn best_first(one: (f64, i64, Seq), other: (f64, i64, Seq)) -> Ordering {
-    other.0.total_cmp(&one.0).then(other.1.cmp(&one.1)).then(other.2.cmp(&one.2))
+fn best_first(one: Order, other: Order) -> Ordering {
+    let newest = |order: Order| (order.1, order.2, order.3);
+    other.0.total_cmp(&one.0).then_with(|| newest(other).cmp(&newest(one)))
 }
 
 fn now() -> i64 {

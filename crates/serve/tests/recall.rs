@@ -202,7 +202,7 @@ fn a_search_leaves_out_the_current_session_and_masks_secrets() {
     for (arguments, expected) in [
         (json!({}), "`query` is missing"),
         (json!({"query": "->"}), "word"),
-        (json!({"query": "x", "since": "soon"}), "is no time"),
+        (json!({"query": "x", "since": "soon"}), "is not a time"),
         (json!({"query": "x", "session": "nobody"}), "no session is called"),
     ] {
         let (text, is_error) = call(&workspace, None, "search_sessions", &arguments);

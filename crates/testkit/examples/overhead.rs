@@ -29,7 +29,7 @@ fn main() {
     let azureal = PathBuf::from(arguments.next().unwrap_or_else(|| "target/release/azureal".to_owned()));
     let azureal = azureal.canonicalize().unwrap();
     let rounds: usize = arguments.next().map_or(20, |rounds| rounds.parse().unwrap());
-    let Some(agents) = Agents::find() else { return };
+    let Some(agents) = Agents::find(&["claude"]) else { return };
     let server = ModelServer::always("The answer is 42.");
     let home = AgentHome::new(&agents, &server);
     let bare = || {

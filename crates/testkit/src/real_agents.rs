@@ -1,4 +1,5 @@
-//! The real coding agents, Claude Code and Codex, in homes of their own in front of a [`ModelServer`].
+//! The real coding agents, Claude Code, Codex, Gemini CLI, Qwen Code and opencode, in homes of their own in front of a
+//! [`ModelServer`].
 //!
 //! `cargo xtask agents` installs them from npm, in the versions that `agents/package.json` names, into
 //! `target/agents`; `AZUREAL_AGENTS_DIR` names another folder that has them.
@@ -10,7 +11,7 @@
 //! use azureal_testkit::real_agents::{AgentHome, Agents};
 //!
 //! # fn test() {
-//! let Some(agents) = Agents::find() else { return };
+//! let Some(agents) = Agents::find(&["claude"]) else { return };
 //! let server = ModelServer::always("Hello.");
 //! let home = AgentHome::new(&agents, &server);
 //! let said = home.command("claude").args(["-p", "Hello?"]).stdin(Stdio::null()).output().unwrap();
@@ -18,26 +19,22 @@
 //! # }
 //! ```
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 
+use serde_json::json;
 use tempfile::TempDir;
 
 use crate::model_server::ModelServer;
 
 /// A key that no service would accept.
-const KEY: &str = "dummy-key-for-tests";
+pub const KEY: &str = "dummy-key-for-tests";
 /// The variable that Codex reads its key from.
 const CODEX_KEY: &str = "AZUREAL_TEST_KEY";
-
-/// Returns whether the real agents are there. If they are required and missing, the test fails; otherwise it is
-/// skipped with a clear message.
-pub fn have_agents() -> bool {
-    Agents::find().is_some()
-}
 
 /// The folder of the real agents.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,25 +43,25 @@ pub struct Agents {
 }
 
 impl Agents {
-    /// Finds the agents. `None` means that the test has been reported as skipped, and should return.
+    /// Finds the agents that a test runs, by the names of their programs: `claude`, `codex`, `gemini`, `qwen`,
+    /// `opencode`. `None` means that the test has been reported as skipped, and should return.
     ///
     /// # Panics
     ///
-    /// If they are missing, or do not run, where `AZUREAL_REQUIRE_TOOLS` is set.
-    pub fn find() -> Option<Self> {
-        // Starting both takes a while, and every test asks.
-        static FOUND: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-        match FOUND.get_or_init(find) {
-            Ok(folder) => Some(Self { folder: folder.clone() }),
-            Err(why) => {
+    /// If one of them is missing, or does not run, where `AZUREAL_REQUIRE_TOOLS` is set.
+    pub fn find(programs: &[&'static str]) -> Option<Self> {
+        let agents = Self::at(folder());
+        for program in programs {
+            if let Err(why) = agents.check_once(program) {
                 assert!(
                     std::env::var_os("AZUREAL_REQUIRE_TOOLS").is_none(),
-                    "{why}, and this run may skip nothing: `cargo xtask agents` installs them"
+                    "{why}, and this run may skip nothing: `cargo xtask agents` installs it"
                 );
                 eprintln!("\n*** SKIPPED: {why}, so this test was not run (`cargo xtask agents`) ***\n");
-                None
+                return None;
             }
         }
+        Some(Self { folder: fs::canonicalize(&agents.folder).ok()? })
     }
 
     /// Returns the agents that npm has installed in this folder, without a check. One of them may be missing.
@@ -72,9 +69,9 @@ impl Agents {
         Self { folder: folder.into() }
     }
 
-    /// Returns the folder with the programs `claude` and `codex`, to stand first in a `PATH`.
+    /// Returns the folder with the programs, to stand first in a `PATH`. It also has the version of Node that they need.
     pub fn bin(&self) -> PathBuf {
-        bin(&self.folder)
+        self.folder.join("node_modules").join(".bin")
     }
 
     /// Returns the program `claude`.
@@ -86,33 +83,44 @@ impl Agents {
     pub fn codex(&self) -> PathBuf {
         self.bin().join("codex")
     }
-}
 
-fn bin(folder: &Path) -> PathBuf {
-    folder.join("node_modules").join(".bin")
-}
+    /// Checks that a program runs, once in this process: starting it takes up to some seconds, and every test asks.
+    fn check_once(&self, program: &'static str) -> Result<(), String> {
+        static CHECKED: Mutex<BTreeMap<&str, Result<(), String>>> = Mutex::new(BTreeMap::new());
+        let mut checked = CHECKED.lock().unwrap_or_else(PoisonError::into_inner);
+        checked.entry(program).or_insert_with(|| self.check(program)).clone()
+    }
 
-fn find() -> Result<PathBuf, String> {
-    let folder = std::env::var_os("AZUREAL_AGENTS_DIR").unwrap_or_else(|| "target/agents".into());
-    // From the workspace on: the tests of each crate run in a folder of their own.
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
-    for program in ["claude", "codex"] {
+    fn check(&self, program: &str) -> Result<(), String> {
         // Asked in an empty home, so that not even this leaves something in that of the person.
         let home = tempfile::tempdir().map_err(|error| error.to_string())?;
-        let answer = Command::new(bin(&folder).join(program))
+        let answer = Command::new(self.bin().join(program))
             .arg("--version")
+            .env("PATH", self.path())
             .env("HOME", home.path())
             .env("CLAUDE_CONFIG_DIR", home.path())
             .env("CODEX_HOME", home.path())
             .stdin(Stdio::null())
             .output();
         match answer {
-            Ok(output) if output.status.success() => {}
-            Ok(output) => return Err(format!("the real {program} does not run ({})", output.status)),
-            Err(error) => return Err(format!("the real {program} is missing ({error})")),
+            Ok(output) if output.status.success() => Ok(()),
+            Ok(output) => Err(format!("the real {program} does not run ({})", output.status)),
+            Err(error) => Err(format!("the real {program} is missing ({error})")),
         }
     }
-    fs::canonicalize(&folder).map_err(|error| error.to_string())
+
+    /// Returns the `PATH` of the test, with the programs in front.
+    fn path(&self) -> OsString {
+        let inherited = std::env::var_os("PATH").unwrap_or_default();
+        std::env::join_paths(std::iter::once(self.bin()).chain(std::env::split_paths(&inherited))).unwrap()
+    }
+}
+
+/// Returns the folder that `cargo xtask agents` fills.
+fn folder() -> PathBuf {
+    let folder = std::env::var_os("AZUREAL_AGENTS_DIR").unwrap_or_else(|| "target/agents".into());
+    // From the workspace on: the tests of each crate run in a folder of their own.
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder)
 }
 
 /// An empty home and project of one test; both are removed when it is dropped.
@@ -136,6 +144,12 @@ impl AgentHome {
         {
             fs::create_dir(folder).unwrap();
         }
+        // Both read the address from the environment.
+        for (program, auth) in [("gemini", "gemini-api-key"), ("qwen", "openai")] {
+            let folder = home.home().join(format!(".{program}"));
+            fs::create_dir(&folder).unwrap();
+            fs::write(folder.join("settings.json"), gemini_settings(auth)).unwrap();
+        }
         home.talk_to(&server.url());
         home
     }
@@ -143,6 +157,8 @@ impl AgentHome {
     /// Makes the agents talk to the server at this URL, as [`ModelServer::url`] returns it.
     pub fn talk_to(&mut self, url: &str) {
         fs::write(self.codex_home().join("config.toml"), codex_config(url)).unwrap();
+        fs::create_dir_all(self.opencode_config_dir()).unwrap();
+        fs::write(self.opencode_config_dir().join("opencode.json"), opencode_config(url)).unwrap();
         url.clone_into(&mut self.url);
     }
 
@@ -161,6 +177,11 @@ impl AgentHome {
         self.folder.path().join("codex")
     }
 
+    /// Returns the folder with the settings of opencode.
+    pub fn opencode_config_dir(&self) -> PathBuf {
+        self.home().join(".config/opencode")
+    }
+
     /// Returns the folder to work in. It is no repository: Codex wants `--skip-git-repo-check` or a `git init`.
     pub fn project(&self) -> PathBuf {
         self.folder.path().join("project")
@@ -176,10 +197,9 @@ impl AgentHome {
     /// It is complete (`env_clear`): keys, settings and session markers of the user who runs the tests must not reach
     /// the agents.
     pub fn environment(&self) -> Vec<(OsString, OsString)> {
-        let inherited = std::env::var_os("PATH").unwrap_or_default();
-        let path = std::iter::once(self.agents.bin()).chain(std::env::split_paths(&inherited));
+        let openai_url = format!("{}/v1", self.url);
         let mut environment: Vec<(OsString, OsString)> = vec![
-            ("PATH".into(), std::env::join_paths(path).unwrap()),
+            ("PATH".into(), self.agents.path()),
             ("HOME".into(), self.home().into()),
             ("TMPDIR".into(), self.temp().into()),
             ("CLAUDE_CODE_TMPDIR".into(), self.temp().into()),
@@ -199,6 +219,16 @@ impl AgentHome {
             // Lets root, which is what tests in a container run as, bypass permissions.
             ("IS_SANDBOX", "1"),
             (CODEX_KEY, KEY),
+            ("GOOGLE_GEMINI_BASE_URL", &self.url),
+            ("GEMINI_API_KEY", KEY),
+            // Without a model Gemini CLI first asks another model which one to take.
+            ("GEMINI_MODEL", "gemini-2.5-pro"),
+            ("OPENAI_BASE_URL", &openai_url),
+            ("OPENAI_API_KEY", KEY),
+            ("OPENAI_MODEL", "qwen3-coder-plus"),
+            ("OPENCODE_DISABLE_AUTOUPDATE", "1"),
+            ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1"),
+            ("OPENCODE_DISABLE_MODELS_FETCH", "1"),
             ("HTTP_PROXY", &self.url),
             ("HTTPS_PROXY", &self.url),
             ("NO_PROXY", "127.0.0.1"),
@@ -207,7 +237,7 @@ impl AgentHome {
         environment
     }
 
-    /// Returns a command for a program in this home and project: `claude`, `codex`, or a path.
+    /// Returns a command for a program in this home and project: `claude`, `codex`, `gemini`, …, or a path.
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let program = program.as_ref();
         // Without a folder it would be looked for in the `PATH` of the test.
@@ -264,4 +294,34 @@ plugins = false
 apps = false
 "#
     )
+}
+
+/// Returns the settings of Gemini CLI, which those of Qwen Code follow.
+fn gemini_settings(auth: &str) -> String {
+    json!({
+        "security": {"auth": {"selectedType": auth}},
+        "privacy": {"usageStatisticsEnabled": false},
+        "general": {"disableAutoUpdate": true, "disableUpdateNag": true, "enableAutoUpdate": false},
+    })
+    .to_string()
+}
+
+fn opencode_config(url: &str) -> String {
+    let model = json!({"name": "m1", "tool_call": true, "limit": {"context": 128_000, "output": 8_192}});
+    json!({
+        "model": "testkit/m1",
+        "small_model": "testkit/m1",
+        "provider": {"testkit": {
+            // Part of the program: no package is fetched for it.
+            "npm": "@ai-sdk/openai-compatible",
+            "name": "testkit",
+            "options": {"baseURL": format!("{url}/v1"), "apiKey": KEY},
+            "models": {"m1": model},
+        }},
+        // The title of a session is a request of its own, which would use up an answer.
+        "agent": {"title": {"disable": true}},
+        "autoupdate": false,
+        "share": "disabled",
+    })
+    .to_string()
 }

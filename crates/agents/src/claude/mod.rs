@@ -1,5 +1,6 @@
 //! Claude Code, as `claude -p` with a stream of JSON lines in both directions.
 
+mod api_block;
 mod chain;
 mod command;
 mod edited;
@@ -9,8 +10,11 @@ mod record;
 mod token_count;
 mod typed;
 mod wire;
+mod write;
 
+pub use api_block::api_block;
 pub use native::ClaudeSessions;
+pub use write::ClaudeWriter;
 
 use azureal_core::agent::{
     Agent, AgentCommand, AgentError, AgentParser, AgentRequest, Login, Needs, OwnRecord, Program,

@@ -30,13 +30,15 @@ use crate::wire::lenient;
 #[derive(Debug, Clone, Copy)]
 pub struct ClaudeSessions;
 
-const FOLDERS: ProjectFolders = ProjectFolders { projects: "projects", sessions: "", id_of: session_id };
+/// The folder of projects in Claude Code's folder.
+pub(super) const PROJECTS: &str = "projects";
+const FOLDERS: ProjectFolders = ProjectFolders { projects: PROJECTS, sessions: "", id_of: session_id };
 /// The number of lines in which the head of a session is searched.
 const HEAD_LINES: u64 = 64;
 /// The number of calls and results of a subagent that are read.
 const MOST_OF_SUBAGENT: usize = 20_000;
 /// The length from which Claude Code shortens the name of a project's folder, and adds a hash.
-const LONGEST_NAME: usize = 200;
+pub(super) const LONGEST_NAME: usize = 200;
 
 impl NativeSource for ClaudeSessions {
     fn agent(&self) -> &'static str {
@@ -254,7 +256,7 @@ fn is_uuid(text: &str) -> bool {
 }
 
 /// Returns the name of the folder of a directory's sessions: every character but letters and digits of ASCII is a `-`.
-fn folder_name(directory: &Path) -> String {
+pub(super) fn folder_name(directory: &Path) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     directory.to_string_lossy().chars().map(plain).take(LONGEST_NAME).collect()
 }

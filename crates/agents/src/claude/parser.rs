@@ -29,6 +29,9 @@ use crate::wire::{Fields, elements, kept, output_text, push_bounded, read, text_
 /// The model that Claude Code names for its own texts.
 pub(super) const SYNTHETIC: &str = "<synthetic>";
 
+/// The beginning of the id of a model's answer.
+pub(super) const API_ID: &str = "msg_";
+
 /// The kind of an error without a kind.
 const API_ERROR: &str = "api_error";
 
@@ -224,7 +227,8 @@ impl Parser {
     pub(super) fn assistant(&mut self, turn: WireTurn<'_>) -> Option<Vec<AgentOutput>> {
         let subagent = turn.parent_tool_use_id;
         let message = turn.message.0?;
-        let synthetic = message.model == SYNTHETIC;
+        // Our own transcripts name no model either, but their ids are like those of the API.
+        let synthetic = message.model == SYNTHETIC && !message.id.starts_with(API_ID);
         let mut out = Vec::new();
         if subagent.is_none() {
             let is_answer = !synthetic && turn.error.is_none();

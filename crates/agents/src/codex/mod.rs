@@ -10,8 +10,10 @@ mod repeats;
 mod rollout;
 mod shell;
 mod wire;
+mod write;
 
 pub use native::CodexSessions;
+pub use write::CodexWriter;
 
 use azureal_core::agent::{
     Agent, AgentCommand, AgentError, AgentParser, AgentRequest, Login, Needs, OwnRecord, OwnSettings,

@@ -25,8 +25,10 @@ use crate::wire::{Fields, Loose, lenient, read};
 #[derive(Debug, Clone, Copy)]
 pub struct CodexSessions;
 
+/// The folder of sessions in Codex's folder.
+pub(super) const SESSIONS: &str = "sessions";
 /// The folders of sessions in Codex's folder.
-const FOLDERS: [&str; 2] = ["sessions", "archived_sessions"];
+const FOLDERS: [&str; 2] = [SESSIONS, "archived_sessions"];
 /// Year, month and day.
 const DEPTH: usize = 3;
 /// The number of lines in which the head of a session is searched.

@@ -25,7 +25,6 @@ use super::item::{self, Answer, Call};
 use super::parser::Parser;
 use super::wire::{AgentState, Change, ChangeText, Failure, Item, Todo};
 use super::{NAME, older, shell};
-use crate::calls::DELETE;
 use crate::span::Span;
 use crate::unreadable::{ignored, unreadable_line};
 use crate::wire::{Fields, Loose, kept, lenient, lenient_list, output_text, read};
@@ -122,6 +121,8 @@ struct Wanted {
     /// The result that is printed if the call succeeds, where the rollout has only a confirmation for the model: a plan
     /// is answered with `Plan updated`.
     shown: Option<Answer>,
+    /// Whether it is a part of a patch, whose result says whether it succeeded.
+    is_patch: bool,
 }
 
 /// The beginnings of texts that the program gives the model in the user's name.
@@ -504,8 +505,9 @@ impl Rollout {
                 parser.finish(&payload.call_id);
                 let is_answered = |wanted: &mut Wanted| is_part_of(&wanted.call.id, &payload.call_id);
                 let answered: Vec<Wanted> = wanted.extract_if(.., is_answered).collect();
-                let events_of = |Wanted { call, shown }: Wanted| {
-                    let answer = answer(&call.tool, &text, shown);
+                let events_of = |mut wanted: Wanted| {
+                    let answer = answer(&mut wanted, &text);
+                    let Wanted { call, .. } = wanted;
                     [parser.called(&call), parser.answered(&call.id, answer)]
                 };
                 answered.into_iter().flat_map(events_of).collect()
@@ -550,7 +552,8 @@ fn calls(payload: &Payload<'_>) -> Vec<Wanted> {
     }
     let id = &payload.call_id;
     let arguments = serde_json::from_str::<&RawValue>(&payload.arguments).ok();
-    let wanted = |call: Call| Wanted { call, shown: None };
+    let wanted = |call: Call| Wanted { call, shown: None, is_patch: false };
+    let patched_file = |call: Call| Wanted { is_patch: true, ..wanted(call) };
     let one = |tool: &str, input: Json| {
         vec![wanted(Call { id: id.clone(), tool: tool.to_owned(), input, diff: None })]
     };
@@ -565,11 +568,11 @@ fn calls(payload: &Payload<'_>) -> Vec<Wanted> {
             };
             one("Bash", item::fields([("command", command)]))
         }
-        "apply_patch" => item::changes(id, &patched(&payload.input)).into_iter().map(wanted).collect(),
+        "apply_patch" => item::changes(id, &patched(&payload.input)).into_iter().map(patched_file).collect(),
         "update_plan" => {
             let todos = arguments.and_then(read::<Plan>).map(|plan| plan.plan).unwrap_or_default();
             let (call, answer) = item::todo_list(id, 0, &todos);
-            vec![Wanted { call, shown: Some(answer) }]
+            vec![Wanted { shown: Some(answer), ..wanted(call) }]
         }
         other => one(other, kept(arguments)),
     }
@@ -603,23 +606,22 @@ fn patched(patch: &str) -> Vec<Change> {
     changes
 }
 
-/// Returns the result of a call, from the text that the model received. `shown` takes the place of a mere confirmation.
-fn answer(tool: &str, text: &str, shown: Option<Answer>) -> Answer {
-    if let Some(shown) = shown
-        && text == "Plan updated"
-    {
+/// Returns the result of a call, from the text that the model received.
+fn answer(wanted: &mut Wanted, text: &str) -> Answer {
+    // It takes the place of a mere confirmation.
+    if let Some(shown) = wanted.shown.take_if(|_| text == "Plan updated") {
         return shown;
     }
     if let Some((exit_code, output)) = exit_code(text) {
         return item::command_answer(output, Some(exit_code), None);
     }
-    let is_error = match tool {
+    let is_error = match wanted.call.tool.as_str() {
         // A finished command has an exit code, and a running one says so. Any other text is the reason why it did not
         // run.
         "Bash" => !text.lines().any(|line| line.starts_with("Process running with session ID ")),
-        "Write" | "Edit" | DELETE => !text.starts_with("Success"),
+        _ if wanted.is_patch => !text.starts_with("Success"),
         // The confirmation was read above.
-        "TodoWrite" => true,
+        "TodoWrite" => wanted.shown.is_some(),
         _ => false,
     };
     Answer { content: text.to_owned(), is_error }

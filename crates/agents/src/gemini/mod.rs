@@ -6,6 +6,7 @@
 mod index;
 pub(crate) mod parts;
 mod turns;
+mod write;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -21,9 +22,15 @@ use crate::wire::{Fields, lenient};
 use index::{Index, Metadata, Record};
 use turns::GeminiTurns;
 
+pub use write::GeminiWriter;
+
 pub(crate) const NAME: &str = "gemini";
 
-const FOLDERS: ProjectFolders = ProjectFolders { projects: "tmp", sessions: "chats", id_of: session_name };
+/// The folder of projects in Gemini's folder.
+const PROJECTS: &str = "tmp";
+/// The folder of sessions in the folder of a project.
+const CHATS: &str = "chats";
+const FOLDERS: ProjectFolders = ProjectFolders { projects: PROJECTS, sessions: CHATS, id_of: session_name };
 /// The file that names the directory of a project.
 const ROOT: &str = ".project_root";
 /// The largest list of projects that is read, and the longest path: 1 MiB.

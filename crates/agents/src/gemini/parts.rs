@@ -1,10 +1,12 @@
 //! Messages as lists of parts, the format of the Gemini API. Qwen Code records them too.
 
-use azureal_core::Json;
+use azureal_core::{Image, Json};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use crate::native::draft::Answer;
+use crate::native::pieces::{CallResult, Prompt, pictures};
 use crate::native::tools::{ToolNames, translate};
 use crate::wire::{Loose, elements, kept, lenient, optional_long_text, output_text, read, text_of};
 
@@ -12,7 +14,9 @@ use crate::wire::{Loose, elements, kept, lenient, optional_long_text, output_tex
 const FILES_FOLLOW: &str = "--- Content from referenced files ---";
 
 /// The tools of both programs. Tools of MCP servers keep their names, because the parts of a name cannot be told apart.
-const TOOLS: &[ToolNames] = &[
+///
+/// Where they have different names for a tool, that of Gemini CLI is the first and that of Qwen Code the last.
+pub(crate) const TOOLS: &[ToolNames] = &[
     ("run_shell_command", "Bash", &[]),
     ("read_file", "Read", &[("absolute_path", "file_path"), ("path", "file_path")]),
     ("write_file", "Write", &[("path", "file_path")]),
@@ -171,6 +175,30 @@ pub(crate) fn parts(content: &RawValue) -> (Vec<Part<'_>>, usize) {
 pub(crate) fn typed(parts: &[Part<'_>]) -> String {
     let texts = parts.iter().filter(|part| !part.thought).filter_map(|part| part.text.as_deref());
     texts.take_while(|text| text.trim() != FILES_FOLLOW).collect()
+}
+
+/// Returns a part with a text.
+pub(crate) fn text_part(text: &str) -> Value {
+    json!({"text": text})
+}
+
+/// Returns a part with a picture.
+pub(crate) fn picture_part(image: &Image) -> Value {
+    json!({"inlineData": {"mimeType": image.media_type.as_str(), "data": image.base64()}})
+}
+
+/// Returns the parts of a prompt.
+pub(crate) fn prompt_parts(prompt: &Prompt<'_>) -> Value {
+    let pictures = prompt.pictures.iter().map(|image| picture_part(image));
+    std::iter::once(text_part(&prompt.text)).chain(pictures).collect()
+}
+
+/// Returns the parts with the result of a call of the tool `name`.
+pub(crate) fn result_parts(name: &str, result: &CallResult<'_>) -> Value {
+    let field = if result.is_error { "error" } else { "output" };
+    let response = json!({"id": result.id, "name": name, "response": {field: result.content.text()}});
+    let response = json!({"functionResponse": response});
+    std::iter::once(response).chain(pictures(result.content).map(picture_part)).collect()
 }
 
 /// Counts of tokens in the API's words.

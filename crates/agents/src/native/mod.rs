@@ -18,6 +18,7 @@
 pub(crate) mod draft;
 pub(crate) mod files;
 pub(crate) mod lines;
+pub(crate) mod pieces;
 pub(crate) mod record_lines;
 pub(crate) mod records;
 pub(crate) mod tools;
@@ -37,11 +38,12 @@ use jiff::Timestamp;
 pub use lines::open_content;
 pub use write::{NativeConversation, NativeWriter, Placement};
 
-use crate::claude::ClaudeSessions;
-use crate::codex::CodexSessions;
+use crate::claude::{ClaudeSessions, ClaudeWriter};
+use crate::codex::{CodexSessions, CodexWriter};
 use crate::copilot::CopilotSessions;
-use crate::gemini::GeminiSessions;
-use crate::qwen::QwenSessions;
+use crate::gemini::{GeminiSessions, GeminiWriter};
+use crate::opencode::OpencodeWriter;
+use crate::qwen::{QwenSessions, QwenWriter};
 
 /// The sources of all agents.
 pub fn sources() -> &'static [&'static dyn NativeSource] {
@@ -54,10 +56,14 @@ pub fn source(agent: &str) -> Option<&'static dyn NativeSource> {
     sources().iter().copied().find(|source| source.agent() == agent)
 }
 
+/// The writers of the formats that sessions can be written in.
+pub fn writers() -> &'static [&'static dyn NativeWriter] {
+    &[&ClaudeWriter, &CodexWriter, &GeminiWriter, &QwenWriter, &OpencodeWriter]
+}
+
 /// Returns the writer of an agent's format; `None` if sessions cannot be written in it.
 pub fn writer(agent: &str) -> Option<&'static dyn NativeWriter> {
-    let writers: &[&'static dyn NativeWriter] = &[];
-    writers.iter().copied().find(|writer| writer.agent() == agent)
+    writers().iter().copied().find(|writer| writer.agent() == agent)
 }
 
 /// Finds the source whose format a file has; `None` if it has none of them.

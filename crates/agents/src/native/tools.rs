@@ -19,6 +19,22 @@ pub(crate) fn translate(table: &[ToolNames], name: &str, input: Json) -> (String
     )
 }
 
+/// Returns an agent's name of a tool of ours. If it has several, the first one of the table counts. Tools that are not in the table
+/// keep their names.
+pub(crate) fn theirs<'t>(table: impl IntoIterator<Item = &'t ToolNames>, ours: &'t str) -> &'t str {
+    table.into_iter().find(|(_, name, _)| *name == ours).map_or(ours, |(theirs, ..)| theirs)
+}
+
+/// Translates a call of ours, the other way round.
+pub(crate) fn translate_back(table: &[ToolNames], name: &str, input: &Json) -> (String, Json) {
+    let Some((theirs, _, fields)) = table.iter().find(|(_, ours, _)| *ours == name) else {
+        return (name.to_owned(), input.clone());
+    };
+    let back: Vec<(&str, &str)> = fields.iter().map(|(theirs, ours)| (*ours, *theirs)).collect();
+    let is_renamed = input.is_object() && !back.is_empty();
+    ((*theirs).to_owned(), if is_renamed { renamed(input, &back) } else { input.clone() })
+}
+
 /// Renames fields of an input, unless it has a field of the new name.
 fn renamed(input: &Json, names: &[(&str, &str)]) -> Json {
     let found = input.fields();
@@ -61,5 +77,16 @@ mod tests {
         check("read_file", json!(["x"]), "Read", json!(["x"]));
         check("shell", json!({"command": "ls"}), "Bash", json!({"command": "ls"}));
         check("novel", json!({"x": 1}), "novel", json!({"x": 1}));
+    }
+
+    #[test]
+    fn a_call_of_ours_has_their_names() {
+        let input = Json::from(json!({"file_path": "/a", "limit": 3}));
+        assert_eq!(
+            translate_back(TABLE, "Read", &input),
+            ("read_file".to_owned(), json!({"absolute_path": "/a", "limit": 3}).into())
+        );
+        assert_eq!(translate_back(TABLE, "novel", &input), ("novel".to_owned(), input));
+        assert_eq!((theirs(TABLE, "Bash"), theirs(TABLE, "novel")), ("shell", "novel"));
     }
 }

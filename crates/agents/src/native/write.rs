@@ -25,8 +25,29 @@ pub trait NativeWriter: Send + Sync {
     /// [homes](super::NativeSource::homes) of its source.
     fn placement(&self, home: &Path, session: &NativeConversation<'_>) -> io::Result<Placement>;
 
-    /// Returns the arguments that start the program's own interface on a session.
-    fn resume(&self, id: &str) -> Vec<OsString>;
+    /// Returns the files that the program needs beside a [file](Placement::File) of a session, with their content. Those that
+    /// exist stay as they are.
+    fn companions(&self, _file: &Path, _session: &NativeConversation<'_>) -> Vec<(PathBuf, Vec<u8>)> {
+        Vec::new()
+    }
+
+    /// Returns the arguments that start the program's own interface on a session in a home.
+    fn resume(&self, home: &Path, id: &str) -> Vec<OsString>;
+
+    /// Returns the arguments with which the program deletes a session; empty if it cannot, so that its file is deleted.
+    fn delete(&self, _id: &str) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Returns the files and folders that belong to a session beside its file, whether they exist or not.
+    fn leftovers(&self, _file: &Path) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    /// Returns whether a turn may continue in a background process when the user has quit the interface.
+    fn may_outlive_interface(&self) -> bool {
+        false
+    }
 }
 
 /// How a program gets to know a session.
@@ -34,18 +55,14 @@ pub trait NativeWriter: Send + Sync {
 pub enum Placement {
     /// It reads this file, which is to be created.
     File(PathBuf),
-    /// It imports a file: the program is run with `import` followed by the file. Run with `delete`, it removes the session again.
-    Import {
-        /// The arguments before the name of the file.
-        import: Vec<OsString>,
-        /// The arguments that delete the session.
-        delete: Vec<OsString>,
-    },
+    /// It imports a file: these are its arguments before the name of the file. It runs in the directory of the session.
+    Import(Vec<OsString>),
 }
 
 /// A conversation that becomes a session of an agent's program.
 ///
-/// Roles alternate, the user begins, and each call has its result in the next message, as providers require it.
+/// Roles alternate, the user begins, each call has its result in the next message, and ids of calls are unique, as providers
+/// require it.
 #[derive(Debug, Clone, Copy)]
 pub struct NativeConversation<'a> {
     /// The program's id of the session.

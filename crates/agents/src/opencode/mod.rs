@@ -5,6 +5,8 @@
 
 mod entries;
 
+mod write;
+
 use azureal_core::event::Usage;
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -14,6 +16,8 @@ use crate::native::draft::{Answer, Draft};
 use crate::native::tools::{ToolNames, translate};
 use crate::native::{NativePlace, NativeTurn};
 use crate::wire::{Fields, Loose, kept, lenient, long_text};
+
+pub use write::OpencodeWriter;
 
 /// The name of the agent.
 pub const NAME: &str = "opencode";

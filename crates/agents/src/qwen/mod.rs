@@ -2,6 +2,7 @@
 
 mod chain;
 mod records;
+mod write;
 
 use std::ffi::OsString;
 use std::ops::ControlFlow;
@@ -15,9 +16,15 @@ use crate::native::{NativeError, NativeHead, NativeHome, NativeSession, NativeSo
 use chain::Chain;
 use records::{QwenParser, Record};
 
+pub use write::QwenWriter;
+
 pub(crate) const NAME: &str = "qwen";
 
-const FOLDERS: ProjectFolders = ProjectFolders { projects: "projects", sessions: "chats", id_of: session_id };
+/// The folder of projects in Qwen's folder.
+const PROJECTS: &str = "projects";
+/// The folder of sessions in the folder of a project.
+const CHATS: &str = "chats";
+const FOLDERS: ProjectFolders = ProjectFolders { projects: PROJECTS, sessions: CHATS, id_of: session_id };
 /// The number of lines in which the head of a session is searched.
 const HEAD_LINES: u64 = 64;
 

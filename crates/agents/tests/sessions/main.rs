@@ -13,3 +13,4 @@ mod damage;
 mod heads;
 mod streams;
 mod turns;
+mod written;

@@ -89,8 +89,8 @@ impl Doctor<'_> {
         self.copy_originals(&new_uuids)?;
         if let Some(sessions) = self.sessions(path, progress) {
             fixed.done.extend(originals::fix(&layout.folders, &sessions, progress).map_err(at)?);
-            if index::fix(&layout.folders, &sessions).map_err(at)? {
-                fixed.done.push("removed the search index".to_owned());
+            for path in index::fix(&layout.folders, &sessions).map_err(at)? {
+                fixed.done.push(format!("removed the search index {}", shown(&path)));
             }
         }
         self.recover(fixed)

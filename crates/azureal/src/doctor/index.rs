@@ -1,9 +1,10 @@
-//! The search index: a cache in a file of its own, which is removed if it is wrong. The next search creates it again.
+//! The search indexes: each is a cache in a file of its own, which is removed if it is wrong. The next search that needs it creates it again.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use azureal_core::IndexKind;
 use azureal_search::FileIndex;
 use azureal_store::sqlite::health::CheckedSession;
 use azureal_store::sqlite::rusqlite::{self, Connection, Row};
@@ -11,10 +12,7 @@ use azureal_store::sqlite::{StoreFolders, open_cache};
 
 use super::{Finding, Severity};
 
-/// The file of the index in its folder.
-const FILE: &str = "words.sqlite";
-
-/// Something that is wrong with the index.
+/// Something that is wrong with an index.
 enum Problem {
     /// It cannot be read.
     Damaged(String),
@@ -22,39 +20,53 @@ enum Problem {
     Stale(usize),
 }
 
-/// Checks the index, if there is one. An index that is behind is no finding: the next search adds what is missing. One that has too
+/// Checks the indexes that there are. An index that is behind is no finding: the next search adds what is missing. One that has too
 /// much is a note, because a search compares every event with the store.
-pub(super) fn check(folders: &StoreFolders, sessions: &[CheckedSession]) -> Option<Finding> {
-    let path = file(folders)?;
-    let (severity, message) = match problem(&path, sessions)? {
-        Problem::Damaged(why) => (Severity::Warning, format!("the search index is damaged: {why}")),
-        Problem::Stale(count) => {
-            let message = format!(
-                "the search index is stale: the store does not have {count} of its sessions, or not all of their events"
-            );
-            (Severity::Note, message)
-        }
-    };
-    let finding = Finding::at("index", severity, &path, message);
-    Some(finding.fixed_by("removes it; the next search creates it again"))
-}
-
-/// Removes the index if it is wrong; returns whether it was.
-pub(super) fn fix(folders: &StoreFolders, sessions: &[CheckedSession]) -> io::Result<bool> {
-    match file(folders).and_then(|path| problem(&path, sessions)) {
-        Some(_) => remove(folders).map(|()| true),
-        None => Ok(false),
+pub(super) fn check(folders: &StoreFolders, sessions: &[CheckedSession]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (_, path) in files(folders) {
+        let (severity, message) = match problem(&path, sessions) {
+            Some(Problem::Damaged(why)) => (Severity::Warning, format!("the search index is damaged: {why}")),
+            Some(Problem::Stale(count)) => {
+                let message = format!(
+                    "the search index is stale: the store does not have {count} of its sessions, or not all of their events"
+                );
+                (Severity::Note, message)
+            }
+            None => continue,
+        };
+        let finding = Finding::at("index", severity, &path, message);
+        findings.push(finding.fixed_by("removes it; the next search creates it again"));
     }
+    findings
 }
 
-/// Removes the index, if there is one.
+/// Removes the indexes that are wrong, and returns their files.
+pub(super) fn fix(folders: &StoreFolders, sessions: &[CheckedSession]) -> io::Result<Vec<PathBuf>> {
+    let mut removed = Vec::new();
+    for (kind, path) in files(folders) {
+        if problem(&path, sessions).is_some() {
+            delete(folders, kind)?;
+            removed.push(path);
+        }
+    }
+    Ok(removed)
+}
+
+/// Removes the indexes that there are.
 pub(super) fn remove(folders: &StoreFolders) -> io::Result<()> {
-    FileIndex::delete(&folders.search).map_err(io::Error::other)
+    FileIndex::KINDS.into_iter().try_for_each(|kind| delete(folders, kind))
 }
 
-/// Returns the file of the index, if there is one.
-fn file(folders: &StoreFolders) -> Option<PathBuf> {
-    Some(folders.search.join(FILE)).filter(|path| fs::symlink_metadata(path).is_ok())
+fn delete(folders: &StoreFolders, kind: IndexKind) -> io::Result<()> {
+    FileIndex::delete(&folders.search, kind).map_err(io::Error::other)
+}
+
+/// Returns the files of the indexes that there are.
+fn files(folders: &StoreFolders) -> Vec<(IndexKind, PathBuf)> {
+    let file = |kind| (kind, FileIndex::path(&folders.search, kind));
+    let files = FileIndex::KINDS.into_iter().map(file);
+    files.filter(|(_, path)| fs::symlink_metadata(path).is_ok()).collect()
 }
 
 /// Returns what is wrong with an index.

@@ -4,7 +4,6 @@
 //! and turns can be removed. That difference is a group of its own, so that the sum of all groups is the sum of a list.
 
 mod session;
-mod since;
 
 use std::collections::BTreeMap;
 
@@ -13,8 +12,6 @@ use futures_util::{StreamExt, stream};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
-
-pub use self::since::parse_since;
 
 use self::session::{OwnTurn, SessionTurns};
 use crate::error::Error;

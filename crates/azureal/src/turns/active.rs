@@ -1,7 +1,8 @@
 //! The turns that are running, as far as this machine and the store know.
 
 use azureal_core::{Holder, SessionId};
-use azureal_engine::{Began, Recovered, SpooledTurn, clock};
+use azureal_engine::{Began, OpenedSession, Recovered, SpooledTurn, clock};
+use azureal_process::ProcessIdentity;
 use serde::Serialize;
 
 use crate::error::Error;
@@ -27,6 +28,8 @@ pub struct ActiveTurn {
     pub user: Option<String>,
     /// That machine.
     pub host: Option<String>,
+    /// Whether the session is open in the agent's own interface. There, turns run one after the other.
+    pub interface: bool,
     /// The prompt; `None` if it is not known here, or if the turn continues after a compaction.
     pub prompt: Option<String>,
 }
@@ -44,6 +47,7 @@ impl ActiveTurn {
             orphan: false,
             user: None,
             host: None,
+            interface: false,
             prompt: None,
         }
     }
@@ -72,6 +76,7 @@ impl ActiveTurn {
             orphan,
             user: None,
             host: None,
+            interface: false,
             prompt: Some(prompt.clone()).filter(|_| !goes_on),
         })
     }
@@ -89,6 +94,7 @@ impl ActiveTurn {
             orphan: false,
             user: None,
             host: None,
+            interface: false,
             prompt: Some(began.prompt.clone()).filter(|_| !began.continues),
         }
     }
@@ -106,8 +112,17 @@ impl ActiveTurn {
             orphan: false,
             user: Some(user),
             host: Some(host),
+            interface: false,
             prompt: None,
         }
+    }
+
+    /// Describes a session that is open in an agent's own interface.
+    fn opened(opened: OpenedSession, process: Option<ProcessIdentity>) -> Option<Self> {
+        let id = opened.session_id()?;
+        let Holder { agent, since, .. } = opened.holder;
+        let pid = process.map(|process| process.pid);
+        Some(Self { pid, interface: true, ..Self::new(id, agent, since) })
     }
 }
 
@@ -116,6 +131,9 @@ impl Workspace {
     /// [`recover`](Self::recover) returned.
     pub async fn active_turns(&self, found: &[Recovered]) -> Result<Vec<ActiveTurn>, Error> {
         let mut active: Vec<ActiveTurn> = found.iter().filter_map(ActiveTurn::here).collect();
+        active.extend(
+            self.opened_now().into_iter().filter_map(|(opened, process)| ActiveTurn::opened(opened, process)),
+        );
         let here = active.len();
         for (session, holder) in self.store.held_leases().await? {
             if !active.iter().take(here).any(|turn| turn.id == session) {

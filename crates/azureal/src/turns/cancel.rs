@@ -40,6 +40,15 @@ impl Workspace {
         });
         let Some((turn, process, is_orphan)) = running else {
             let name = called(&self.store.get(session).await?);
+            let open = self.opened_now().into_iter().find(|(opened, _)| opened.session_id() == Some(session));
+            if let Some((opened, process)) = open {
+                let (agent, pid) =
+                    (opened.holder.agent, process.map(|process| format!(" (process {})", process.pid)));
+                let message =
+                    format!("{name} is open in the interface of {agent}{}", pid.unwrap_or_default());
+                return Err(Error::new("elsewhere", message)
+                    .with_hint("quit it there; what was added becomes part of the session"));
+            }
             let leases = self.store.held_leases().await?;
             if let Some((_, holder)) = leases.iter().find(|(leased, _)| *leased == session) {
                 let who = describe_holder(holder);

@@ -300,12 +300,13 @@ impl<'a> Import<'a> {
         let Some(Ok(opened)) = self.opened.get(target) else { return Ok(None) };
         let Args { dry_run: is_dry, again, .. } = *self.targets.args;
         let into = opened.workspace.as_ref().unwrap_or(self.targets.place);
-        let mut store =
-            NativeTarget { into, runs: &opened.runs, originals: &mut self.originals, is_dry, again };
+        let (runs, originals) = (&opened.runs, &mut self.originals);
+        let (is_over, used_in) = (false, None);
+        let mut store = NativeTarget { into, runs, originals, is_dry, again, is_over, used_in };
         match in_batches {
             true => self.sessions.import(found, &mut store).await.map(Some),
             false => {
-                let imported = self.sessions.import_alone(found, &mut store).await?;
+                let imported = self.sessions.import_now(found, &mut store).await?;
                 Ok(Some(NativeStep::Done(imported)))
             }
         }
@@ -318,8 +319,9 @@ impl<'a> Import<'a> {
         let Some(Ok(opened)) = self.opened.get(target) else { return Ok(()) };
         let into = opened.workspace.as_ref().unwrap_or(self.targets.place);
         let found: Vec<&FoundSession> = ready.iter().map(|(found, _)| *found).collect();
-        let (originals, again) = (&mut self.originals, self.targets.args.again);
-        let mut store = NativeTarget { into, runs: &opened.runs, originals, is_dry: false, again };
+        let (runs, originals, again) = (&opened.runs, &mut self.originals, self.targets.args.again);
+        let (is_dry, is_over, used_in) = (false, false, None);
+        let mut store = NativeTarget { into, runs, originals, is_dry, again, is_over, used_in };
         let imported = self.sessions.store_all(ready, &mut store).await?;
         for (found, imported) in found.into_iter().zip(imported) {
             self.tell_imported(found, target, &imported, out).await?;

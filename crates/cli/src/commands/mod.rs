@@ -22,6 +22,7 @@ pub(crate) mod import;
 mod import_native;
 pub(crate) mod list;
 pub(crate) mod mcp;
+pub(crate) mod open;
 pub(crate) mod original;
 mod previewed;
 pub(crate) mod ps;

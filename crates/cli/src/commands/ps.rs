@@ -10,10 +10,10 @@ use azureal::Workspace;
 ///
 /// Each with its agent, its prompt and the time since it runs. `azureal show -f` shows the events of one as they arrive.
 ///
-/// With `--json`, an array of `{"session","agent","model","pid","since","orphan","user","host","prompt"}`. An orphan is an
+/// With `--json`, an array of `{"session","agent","model","pid","since","orphan","user","host","interface","prompt"}`. An orphan is an
 /// agent that continues in the background because its azureal is no longer running. The next azureal stores its turn
 /// after it has ended. For a turn on another machine, `user` and `host` say who runs it and where, `pid` is that of its
-/// azureal there, and `prompt` is `null`.
+/// azureal there, and `prompt` is `null`. `interface` is `true` for a session that `azureal open` has opened in the agent's own interface.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:

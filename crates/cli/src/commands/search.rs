@@ -1,19 +1,23 @@
 use std::time::{Duration, Instant};
 
-use azureal::Workspace;
 use azureal::search::{
-    Filters, Found, FoundLine, Hit, Query, QueryError, SearchOptions, SearchRole, Step, parse_since,
+    Case, Filters, Found, FoundLine, Hit, Query, QueryError, SearchOptions, SearchRole, Snippet, Step,
     show_command,
 };
 use azureal::sessions::{called, resolve_to_read};
+use azureal::{Workspace, parse_since};
 use azureal_core::{WorktreeFilter, visible_line};
 use azureal_engine::Recovered;
 use clap::builder::PossibleValuesParser;
+use unicode_width::UnicodeWidthStr;
 
 use crate::failure::Failure;
 use crate::output::{Output, Paint, counted, tell, warn};
 use crate::spinner::Spinner;
 use crate::times::Clock;
+
+/// Stands before the lines below the heading of a hit.
+const INDENT: &str = "  ";
 
 /// How long a search runs before its progress is shown.
 const QUIET: Duration = Duration::from_millis(400);
@@ -23,12 +27,12 @@ const QUIET: Duration = Duration::from_millis(400);
 /// Prompts, answers, reasoning, calls of tools and their results, names of changed files: all that is stored, in all sessions of all
 /// worktrees. An event is found if it has all words. `"two words"` is a phrase, `tok*` is the beginning of a word. Case does not matter, and
 /// neither does punctuation: `find_for_update`, `std::fs` and `src/main.rs` are phrases. `map` finds `HashMap`. Quote phrases and
-/// stars for your shell: azureal search '"token row" refr*'.
+/// stars for your shell: azureal search '"token row" refr*'. `-F` finds signs and parts of words, as they are.
 ///
-/// The best hits come first: rare words, many of them, in short texts, in sessions that were active lately. Each has the command that shows
-/// the event among its neighbours.
+/// The best hits come first: rare words, many of them, in short texts, in sessions that were active lately. With `-F` and `--regex`, hits in the session that was
+/// active last come first. Each has the command that shows the event among its neighbours.
 ///
-/// The first search makes an index beside the store, and later ones bring it up to date. It is a cache: azureal makes it again if
+/// The first search makes an index beside the store, the first with `-F` or `--regex` a second one, and later ones bring it up to date. It is a cache: azureal makes it again if
 /// it is missing or damaged, and reads the events themselves if it cannot be used.
 ///
 /// With `--json`, one object: `{"total":2,"total_is_least":false,"not_searched":0,"hits":[{"session":"S3","name","seq":42,"role":"user",
@@ -40,7 +44,9 @@ Examples:
   azureal search token race
   azureal search 'find_for*' --tool Edit --since 7d
   azureal search '\"connection refused\"' --role tool --session S3
-  azureal search --regex 'panicked at .*login'
+  azureal search -F 'ection ref'
+  azureal search -F -- '->'
+  azureal search -i --regex 'panicked at .*login'
   azureal search token --json | jq -r '.hits[].show'")]
 pub(crate) struct Args {
     /// The words to search for; all must be in one event
@@ -67,11 +73,19 @@ pub(crate) struct Args {
     /// Only sessions of this worktree, as `azureal list --all` shows it; `.` is the main one
     #[arg(long, value_name = "WORKTREE")]
     worktree: Option<String>,
+    /// Search for this text as it is, such as `->` or a part of a word
+    ///
+    /// Case matters, unless `-i` is given. Put `--` before a text that begins with a dash.
+    #[arg(short = 'F', long, conflicts_with = "regex")]
+    fixed_strings: bool,
     /// Search for a regular expression
     ///
-    /// Case matters, unless the expression begins with `(?i)`. It is compared with the text as it is stored, and every event is read.
+    /// It is compared with the text as it is stored. Case matters, unless `-i` is given or the expression begins with `(?i)`.
     #[arg(long)]
     regex: bool,
+    /// Ignore case with `-F` and `--regex`; a search for words always does
+    #[arg(short, long)]
+    ignore_case: bool,
     /// Search the output of the turns as the agents printed it
     ///
     /// What is stored of results is short. This reads all of the output that azureal keeps (`azureal original`), which takes a while. Secrets are
@@ -87,7 +101,13 @@ pub(crate) async fn run(
     out: &mut Output,
 ) -> Result<(), Failure> {
     let text = args.text.join(" ");
-    let query = if args.regex { Query::pattern(&text) } else { Query::words(&text) }.map_err(unusable)?;
+    let case = if args.ignore_case { Case::Ignored } else { Case::Sensitive };
+    let query = match (args.fixed_strings, args.regex) {
+        (true, _) => Query::fixed(&text, case),
+        (_, true) => Query::pattern(&text, case),
+        _ => Query::words(&text),
+    };
+    let query = query.map_err(unusable)?;
     let filters = filters(args, place, found).await?;
     let mask = if args.full { Some(place.redactor()?) } else { None };
     let options =
@@ -100,10 +120,10 @@ pub(crate) async fn run(
         return out.json(&FoundLine::of(&result));
     }
     let clock = Clock::read();
-    let paint = out.paint();
+    let (paint, width) = (out.paint(), out.width());
     for (index, hit) in result.hits.iter().enumerate() {
         let gap = if index == 0 { "" } else { "\n" };
-        out.own_text(&format!("{gap}{}", hit_text(hit, &clock, paint)))?;
+        out.own_text(&format!("{gap}{}", hit_text(hit, &clock, paint, width)))?;
     }
     out.flush()?;
     tell_of_total(args, &result);
@@ -112,9 +132,11 @@ pub(crate) async fn run(
 
 fn unusable(error: QueryError) -> Failure {
     match error {
+        QueryError::Empty => Failure::usage("there is no text to search for"),
         QueryError::NoWord => Failure::usage("there is no word to search for")
-            .with_hint("`azureal search --regex` searches for signs, such as `->`"),
-        QueryError::Pattern(why) => Failure::usage(format!("this is no regular expression: {why}")),
+            .with_hint("`azureal search -F -- '->'` searches for signs"),
+        QueryError::Pattern(why) => Failure::usage(format!("this is not a regular expression: {why}"))
+            .with_hint("`-F` searches for the text as it is"),
         error @ QueryError::TooLong => Failure::usage(error.to_string()),
     }
 }
@@ -135,12 +157,12 @@ async fn filters(args: &Args, place: &Workspace, found: &[Recovered]) -> Result<
         sessions,
         without: None,
         worktree,
-        since: args.since.as_deref().map(parse_since).transpose()?,
+        since: args.since.as_deref().map(parse_since).transpose()?.map(|time| time.as_second()),
     })
 }
 
 /// Renders a hit: a heading, the snippet, and the command that shows it.
-fn hit_text(hit: &Hit, clock: &Clock, paint: Paint) -> String {
+fn hit_text(hit: &Hit, clock: &Clock, paint: Paint, width: Option<usize>) -> String {
     let tool = hit.tool.as_deref().map(|tool| format!("{} {}", hit.role.as_str(), visible_line(tool)));
     let author = tool.unwrap_or_else(|| hit.role.as_str().to_owned());
     let agent = hit.agent.as_deref().map(|agent| visible_line(agent).into_owned());
@@ -149,23 +171,38 @@ fn hit_text(hit: &Hit, clock: &Clock, paint: Paint) -> String {
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     let heading = paint.heading(&called(&hit.session));
     let facts = paint.quiet(&parts.join(" · "));
-    format!("{heading}  {facts}\n  {}\n  {}\n", snippet_text(hit, paint), paint.quiet(&show_command(hit)))
+    let snippet = snippet_text(&hit.snippet, paint, width);
+    format!("{heading}  {facts}\n{snippet}\n{INDENT}{}\n", paint.quiet(&show_command(hit)))
 }
 
-/// Renders a snippet with its matches in colour, or in brackets.
-fn snippet_text(hit: &Hit, paint: Paint) -> String {
-    let snippet = &hit.snippet;
-    let mut text = String::from(if snippet.is_cut_before { "…" } else { "" });
+/// Renders a snippet with its matches in colour, or in brackets, in lines of a width.
+fn snippet_text(snippet: &Snippet, paint: Paint, width: Option<usize>) -> String {
+    let room = width.map_or(usize::MAX, |width| width.saturating_sub(INDENT.len()));
+    let (mut text, mut column) = (INDENT.to_owned(), 0);
+    let mut push = |part: &str, is_match: bool| {
+        for word in part.split_inclusive(' ') {
+            if column > 0 && column + word.trim_end().width() > room {
+                text.truncate(text.trim_end().len());
+                text.push('\n');
+                text.push_str(INDENT);
+                column = 0;
+            }
+            column += word.width();
+            text.push_str(&if is_match { paint.found(word) } else { word.to_owned() });
+        }
+    };
+    if snippet.is_cut_before {
+        push("…", false);
+    }
     for piece in &snippet.pieces {
         let safe = visible_line(&piece.text);
         match (piece.is_match, paint.is_on()) {
-            (false, _) => text.push_str(&safe),
-            (true, true) => text.push_str(&paint.found(&safe)),
-            (true, false) => text.push_str(&format!("[{safe}]")),
+            (true, false) => push(&format!("[{safe}]"), false),
+            (is_match, _) => push(&safe, is_match),
         }
     }
     if snippet.is_cut_after {
-        text.push('…');
+        push("…", false);
     }
     text
 }
@@ -189,20 +226,25 @@ fn tell_of_total(args: &Args, result: &Found) {
             || args.since.is_some()
             || args.worktree.is_some()
             || [&args.agent, &args.role, &args.tool].iter().any(|filter| !filter.is_empty());
-        let try_this = match (args.regex, filtered, args.full) {
-            (true, ..) => "case matters: `(?i)` at the beginning ignores it",
+        let is_exact = args.fixed_strings || args.regex;
+        let has_letters = args.text.iter().any(|text| text.chars().any(char::is_alphabetic));
+        let try_this = match (is_exact, filtered, args.full) {
+            (true, ..) if has_letters && !args.ignore_case => "case matters: `-i` ignores it",
+            (true, true, _) => "try it without the filters, or with a part of the text",
+            (true, false, false) => "try a part of the text, or `--full` for all output of tools",
+            (true, false, true) => "try a part of the text",
             (_, true, _) => {
                 "try it without the filters, with fewer words, or with the beginning of a word, such as `tok*`"
             }
             (_, false, false) => {
-                "try fewer words, the beginning of a word (`tok*`), `--regex` for parts of words, or `--full` for all output of tools"
+                "try fewer words, the beginning of a word (`tok*`), `-F` for parts of words, or `--full` for all output of tools"
             }
             (_, false, true) => "try fewer words, or the beginning of a word (`tok*`)",
         };
         tell(&format!("nothing found; {try_this}"));
-    } else if result.hits.len() < usize::try_from(total).unwrap_or(usize::MAX) {
-        let more = if result.total.is_least { "more than " } else { "" };
-        tell(&format!("{more}{} match; `-n` shows more", counted(total, "event")));
+    } else if result.total.is_least || result.hits.len() < usize::try_from(total).unwrap_or(usize::MAX) {
+        let least = if result.total.is_least { "at least " } else { "" };
+        tell(&format!("{least}{} match; `-n` shows more", counted(total, "event")));
     }
 }
 

@@ -1,7 +1,8 @@
 use std::time::{Duration, Instant};
 
 use azureal::Workspace;
-use azureal::stats::{Group, GroupKey, Grouping, Stats, StatsQuery, Sums, parse_since};
+use azureal::parse_since;
+use azureal::stats::{Group, GroupKey, Grouping, Stats, StatsQuery, Sums};
 use azureal::transcript::{short_count, tokens_in_detail};
 use azureal_core::{elapsed_text, visible_line};
 use clap::builder::PossibleValuesParser;
@@ -65,10 +66,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Result<(), Failure> {
     let clock = Clock::read();
-    let since = match &args.since {
-        Some(text) => Some(parse_since(text, clock.now(), clock.zone())?),
-        None => None,
-    };
+    let since = args.since.as_deref().map(parse_since).transpose()?;
     let query = StatsQuery {
         worktree: (!args.all).then(|| place.project.worktree_filter()),
         since,

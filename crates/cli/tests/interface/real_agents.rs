@@ -18,7 +18,7 @@ pub(crate) struct Real {
 
 impl Real {
     pub(crate) fn new(server: &ModelServer) -> Option<Self> {
-        let home = AgentHome::new(&Agents::find()?, server);
+        let home = AgentHome::new(&Agents::find(&["claude", "codex"])?, server);
         // Codex does not run outside a repository.
         assert!(home.command("git").args(["init", "--quiet"]).status().unwrap().success());
         Some(Self { home })

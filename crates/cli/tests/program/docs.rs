@@ -21,6 +21,7 @@ pub(crate) const COMMANDS: &[&str] = &[
     "rm",
     "purge",
     "fork",
+    "open",
     "import",
     "export",
     "copy",

@@ -137,7 +137,7 @@ struct Damage {
 
 const REPAIRED: Expected = Expected::Repaired { lost: 0 };
 
-const DAMAGES: [Damage; 25] = [
+const DAMAGES: [Damage; 26] = [
     Damage {
         name: "a cut file",
         kind: "integrity",
@@ -288,6 +288,18 @@ const DAMAGES: [Damage; 25] = [
         kind: "index",
         expected: REPAIRED,
         cause: |world| private(&world.in_git("search/words.sqlite"), &"no index ".repeat(100)),
+    },
+    Damage {
+        name: "a stale index of substrings",
+        kind: "index",
+        expected: REPAIRED,
+        cause: |world| {
+            assert_eq!(world.run(&["search", "-F", "one"]).code, 0);
+            let found = world.doctor();
+            assert_eq!(found.json()["findings"], Value::Array(Vec::new()), "a new index: {found}");
+            let index = Connection::open(world.in_git("search/substrings.sqlite")).unwrap();
+            index.execute_batch("UPDATE sessions SET id = 77 WHERE id = 1").unwrap();
+        },
     },
     Damage {
         name: "a spool without a header",

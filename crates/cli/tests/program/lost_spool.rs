@@ -40,7 +40,7 @@ fn recovery_of(home: &AgentHome) -> String {
 
 #[test]
 fn what_was_printed_and_is_gone_comes_from_the_agents_own_record() {
-    let Some(agents) = Agents::find() else { return };
+    let Some(agents) = Agents::find(&["claude", "codex"]) else { return };
     for (agent, record) in [("claude", "Claude Code's transcript"), ("codex", "Codex's rollout")] {
         let gate = Gate::new();
         let held = Answer::from("The second answer.").hold(&gate);
@@ -84,7 +84,7 @@ fn what_was_printed_and_is_gone_comes_from_the_agents_own_record() {
 
 #[test]
 fn what_claude_says_after_background_work_comes_from_its_transcript_too() {
-    let Some(agents) = Agents::find() else { return };
+    let Some(agents) = Agents::find(&["claude"]) else { return };
     let gate = Gate::new();
     let job = json!({"command": "sleep 0.2", "description": "job", "run_in_background": true});
     let server = ModelServer::scripted([

@@ -42,6 +42,8 @@ mod interruptions;
 mod log;
 mod lost_spool;
 mod moving;
+mod native_export;
+mod open;
 mod original_program;
 mod originals;
 mod owners;

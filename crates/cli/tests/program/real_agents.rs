@@ -31,7 +31,7 @@ pub(crate) struct Real {
 impl Real {
     /// Nothing where the agents are not installed, which is said loudly.
     pub(crate) fn new(server: &ModelServer) -> Option<Self> {
-        Some(Self { home: AgentHome::new(&Agents::find()?, server) })
+        Some(Self { home: AgentHome::new(&Agents::find(&["claude", "codex"])?, server) })
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {

@@ -657,7 +657,7 @@ fn the_demo_explains_itself_and_leaves_a_store() {
 
 #[test]
 fn one_session_spans_the_real_programs() {
-    let Some(agents) = Agents::find() else { return };
+    let Some(agents) = Agents::find(&["claude", "codex"]) else { return };
     let server = ModelServer::scripted(["The colour is red.", "Codex has heard of red.", "Claude is back."]);
     let home = AgentHome::new(&agents, &server);
     let run = |agent: &str, prompt: &str| {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use crate::world::{Ran, World, assistant, user};
@@ -74,6 +75,15 @@ fn words_phrases_prefixes_and_filters_find_events() {
         (&["--regex", r"to\w+ (row|bucket)"], &[prompt, bucket]),
         (&["--regex", "TOKEN"], &[]),
         (&["--regex", "(?i)TOKEN b"], &[bucket]),
+        (&["--regex", "-i", "token (row|BUCK)"], &[prompt, bucket]),
+        (&["-F", "ok"], &[prompt, "S1 4", bucket, "S2 3"]),
+        (&["-F", "oken b"], &[bucket]),
+        (&["-F", "oken", "B"], &[]),
+        (&["-F", "-i", "oken", "B"], &[bucket]),
+        (&["-F", "oken", "--agent", "codex", "--role", "user"], &[bucket]),
+        (&["-F", "uth/token.r", "--tool", "edit"], &["S1 4"]),
+        (&["-F", "索エン"], &["S1 6"]),
+        (&["-F", "--", "-> "], &[]),
     ] {
         assert_eq!(found(&world, arguments), expected, "{arguments:?}");
     }
@@ -122,18 +132,30 @@ fn a_search_without_hits_says_what_to_try() {
     for (arguments, hint) in [
         (
             &["nowhere"][..],
-            "nothing found; try fewer words, the beginning of a word (`tok*`), `--regex` for parts of words, or `--full`",
+            "nothing found; try fewer words, the beginning of a word (`tok*`), `-F` for parts of words, or `--full`",
         ),
         (&["token", "--since", "2100-01-01"], "nothing found; try it without the filters"),
-        (&["--regex", "TOKEN"], "nothing found; case matters"),
+        (&["--regex", "TOKEN"], "nothing found; case matters: `-i` ignores it"),
+        (&["-F", "TOKEN"], "nothing found; case matters: `-i` ignores it"),
+        (&["-iF", "nowhere"], "nothing found; try a part of the text, or `--full`"),
+        (&["-iF", "token", "--role", "error"], "nothing found; try it without the filters, or with a part"),
     ] {
         let ran = search(&world, arguments);
         assert!(ran.code == 0 && ran.stdout.is_empty() && ran.stderr.starts_with(hint), "{ran}");
     }
     for (arguments, error) in [
-        (&["=>"][..], "error: there is no word to search for\nhint: `azureal search --regex`"),
-        (&["--regex", "("], "error: this is no regular expression"),
-        (&["x", "--since", "tomorrow"], "error: `tomorrow` is no time\nhint: `30m`"),
+        (&["=>"][..], "error: there is no word to search for\nhint: `azureal search -F -- '->'`"),
+        (&["-F", ""], "error: there is no text to search for\n"),
+        (&["-F", "--regex", "x"], "error: "),
+        (
+            &["--regex", "a(b"],
+            "error: this is not a regular expression: unclosed group (character 2)\nhint: `-F` searches",
+        ),
+        (
+            &["-F", "->"],
+            "error: unexpected argument `->`\nhint: put `--` before a text that begins with a dash",
+        ),
+        (&["x", "--since", "tomorrow"], "error: `tomorrow` is not a time\nhint: `30m`"),
         (&["x", "--role", "system"], "error: "),
     ] {
         let ran = search(&world, arguments);
@@ -151,23 +173,31 @@ fn a_search_without_hits_says_what_to_try() {
 }
 
 #[test]
-fn the_index_is_private_and_is_made_again() {
-    let world = world();
-    let index = world.path("p/.git/azureal/search/words.sqlite");
-    let count = |world: &World| found(world, &["token"]).len();
-    assert_eq!(count(&world), 3);
-    assert_eq!(fs::metadata(&index).unwrap().permissions().mode() & 0o777, 0o600);
-    fs::write(&index, "damaged").unwrap();
-    assert_eq!(count(&world), 3);
-    assert!(fs::metadata(&index).unwrap().len() > 4096);
-    // The next turn, a deletion and a purge.
-    world.session("later", &[user("one more token")]);
-    assert_eq!(count(&world), 4);
-    assert_eq!(world.run(&["rm", "S1", "--yes"]).code, 0);
-    assert_eq!(count(&world), 2);
-    assert_eq!(world.run(&["purge", "--yes"]).code, 0);
-    assert!(!index.exists());
-    assert_eq!(found(&world, &["token"]).len(), 0);
+fn an_index_is_private_and_is_made_again() {
+    for (name, option) in [("words.sqlite", &[][..]), ("substrings.sqlite", &["-F"])] {
+        let world = world();
+        let folder = world.path("p/.git/azureal/search");
+        let index = folder.join(name);
+        let count = |world: &World| found(world, &[&["token", "--role", "user"], option].concat()).len();
+        assert_eq!(count(&world), 2);
+        assert_eq!(fs::metadata(&index).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "only the index that is needed");
+        fs::write(&index, "damaged").unwrap();
+        assert_eq!(count(&world), 2);
+        assert!(fs::metadata(&index).unwrap().len() > 4096);
+        // The next turn, a deletion and a purge.
+        world.session("later", &[user("one more token")]);
+        assert_eq!(count(&world), 3);
+        assert_eq!(world.run(&["rm", "S1", "--yes"]).code, 0);
+        let sessions = "SELECT group_concat(id) FROM (SELECT id FROM sessions ORDER BY id)";
+        let left: String =
+            Connection::open(&index).unwrap().query_row(sessions, [], |row| row.get(0)).unwrap();
+        assert_eq!(left, "2,3", "{name}");
+        assert_eq!(count(&world), 2);
+        assert_eq!(world.run(&["purge", "--yes"]).code, 0);
+        assert!(!index.exists());
+        assert_eq!(count(&world), 0);
+    }
 }
 
 #[test]

@@ -26,7 +26,7 @@ struct World {
 impl World {
     /// Nothing where the agents are not installed, which is said loudly.
     fn new(server: &ModelServer) -> Option<Self> {
-        let agents = Agents::find()?;
+        let agents = Agents::find(&["claude", "codex"])?;
         let home = AgentHome::new(&agents, server);
         let mut project = Project::at(&home.project(), open_store(&home.project()));
         home.environment().into_iter().for_each(|(name, value)| project.environment.set(name, value));

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use azureal_core::{StoreError, io_error_text, visible_line};
+use azureal_core::{SessionId, StoreError, io_error_text, visible_line};
 
 /// An error of an export.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +18,18 @@ pub enum ExportError {
     /// A value cannot be written as JSON.
     #[error("this cannot be written as JSON: {0}")]
     Json(#[from] serde_json::Error),
+    /// No session can be written in the format of this agent.
+    #[error("sessions cannot be written in the format of `{agent}`")]
+    NoWriter {
+        /// The agent.
+        agent: &'static str,
+    },
+    /// The session has no conversation that a program could resume.
+    #[error("{session} has no messages yet")]
+    NoMessages {
+        /// The session.
+        session: SessionId,
+    },
     /// The content of a file cannot be written.
     #[error("{}: {source}", path.display())]
     Content {

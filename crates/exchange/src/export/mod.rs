@@ -10,11 +10,13 @@ mod inert;
 mod json;
 mod markdown;
 mod masking;
+mod native;
 mod openai;
 mod paired;
 mod provider;
 
 use std::io::Write;
+use std::path::Path;
 
 use azureal_core::{
     Event, EventRange, EventSource, Message, Page, Redactor, Role, Seq, SessionId, SessionRecord,
@@ -23,6 +25,7 @@ use azureal_core::{
 
 pub use error::ExportError;
 pub use file::{ExistingFile, export_to_file};
+pub use native::{NativeHistory, native_history, native_id};
 
 use self::masking::Masking;
 use crate::DamagedEvents;
@@ -45,6 +48,8 @@ pub enum ExportFormat {
     Anthropic,
     /// One page for a browser, which needs no network and no other file.
     Html,
+    /// A session of this agent's own program, such as `claude`, which resumes it: see [`azureal_agents::native::writers`].
+    Native(&'static str),
 }
 
 /// The result of an export.
@@ -69,12 +74,14 @@ pub struct ExportOptions<'a> {
     /// The id of a conversation of cllm; by default the name or number of the session. cllm loads a conversation by the name of its file and
     /// saves it by its id, so both should be the same.
     pub conversation: Option<&'a str>,
+    /// The directory in which an agent's own program resumes the session; by default the root.
+    pub directory: Option<&'a Path>,
 }
 
 impl ExportOptions<'_> {
     /// Exports what is stored, with all secrets in it.
     pub fn new(format: ExportFormat) -> Self {
-        Self { format, redactor: None, events: None, conversation: None }
+        Self { format, redactor: None, events: None, conversation: None, directory: None }
     }
 }
 
@@ -112,6 +119,9 @@ pub async fn export(
         ExportFormat::OpenAi => openai::write(source, record, &mut masking, out).await,
         ExportFormat::Anthropic => anthropic::write(source, record, &mut masking, out).await,
         ExportFormat::Html => html::write(source, record, &mut masking, out).await,
+        ExportFormat::Native(agent) => {
+            native::write(source, record, agent, options.directory, &mut masking, out).await
+        }
     }?;
     Ok(Exported { damaged, masked: masking.count() })
 }
@@ -128,10 +138,21 @@ async fn each_event(
     source: &Source<'_>,
     id: SessionId,
     masking: &mut Masking<'_>,
+    take: impl FnMut(Seq, Event) -> Result<(), ExportError>,
+) -> Result<DamagedEvents, ExportError> {
+    each_event_in(source, id, EventRange::All, masking, take).await
+}
+
+/// Does the same with a part of the events.
+async fn each_event_in(
+    source: &Source<'_>,
+    id: SessionId,
+    range: EventRange,
+    masking: &mut Masking<'_>,
     mut take: impl FnMut(Seq, Event) -> Result<(), ExportError>,
 ) -> Result<DamagedEvents, ExportError> {
     let mut damaged = DamagedEvents::default();
-    each_page(source, id, EventRange::All, |page| {
+    each_page(source, id, range, |page| {
         for stored in &page {
             let stored = &*masking.event(stored);
             let event = stored.event().unwrap_or_else(|damage| {

@@ -3,8 +3,6 @@
 use std::io::Write;
 
 use azureal_core::{Block, Image, MediaType, Message, Role, SessionRecord, to_visible_json};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
 use super::masking::Masking;
@@ -79,15 +77,12 @@ fn joined(parts: &[Value]) -> String {
 }
 
 fn media(image: &Image) -> Value {
-    let data = BASE64.encode(&image.data);
+    let audio =
+        |format| json!({"type": "input_audio", "input_audio": {"data": image.base64(), "format": format}});
     match image.media_type {
-        MediaType::Wav => json!({"type": "input_audio", "input_audio": {"data": data, "format": "wav"}}),
-        MediaType::Mp3 | MediaType::MpegAudio => {
-            json!({"type": "input_audio", "input_audio": {"data": data, "format": "mp3"}})
-        }
-        media_type if media_type.kind() == "image" => {
-            json!({"type": "image_url", "image_url": {"url": format!("data:{media_type};base64,{data}")}})
-        }
+        MediaType::Wav => audio("wav"),
+        MediaType::Mp3 | MediaType::MpegAudio => audio("mp3"),
+        _ if image.is_picture() => json!({"type": "image_url", "image_url": {"url": image.data_url()}}),
         _ => json!({"type": "text", "text": image.note()}),
     }
 }

@@ -39,7 +39,7 @@ pub(super) async fn conversation(
     Ok((of_messages(fold.finish()), damaged))
 }
 
-fn of_messages(messages: Vec<Message>) -> Conversation {
+pub(super) fn of_messages(messages: Vec<Message>) -> Conversation {
     let mut messages: VecDeque<Message> = messages.into();
     let mut system = Vec::new();
     while let Some(message) = messages.pop_front_if(|message| message.role == Role::System) {

@@ -34,9 +34,9 @@ use jiff::Timestamp;
 
 use super::ImportError;
 use super::import_session::{free_name, unless_changed};
-use ledger::{Counted, LastTurn, Ledger, mark_name, milliseconds};
+use ledger::{Counted, LastTurn, Ledger, milliseconds};
 
-pub use ledger::was_deleted;
+pub use ledger::{native_mark, was_deleted};
 
 /// The number of attempts on a session that other processes keep changing.
 const ATTEMPTS: usize = 8;
@@ -74,8 +74,10 @@ pub struct NativeImport<'a> {
     /// Whether new sessions are returned as [`NativeStep::Ready`], so that several are stored in one transaction. Whatever has to be
     /// stored by itself is [`NativeStep::Alone`], so that the sessions before it can be stored first.
     pub in_batches: bool,
-    /// The time of the import.
-    pub now: SystemTime,
+    /// The time of the import, by which a turn without an end may still run; `None` if no program runs one.
+    pub now: Option<SystemTime>,
+    /// The place in which the store records a session that gets turns as the last one used; `None` for an import, which uses none.
+    pub used_in: Option<&'a str>,
 }
 
 /// The result of the import of a native session.
@@ -267,6 +269,21 @@ impl NativeImport<'_> {
         Err(ImportError::KeepsChanging { session: candidate.session.path.display().to_string() })
     }
 
+    /// Notes that a native session was written from a session of the store, whose lease the caller holds. An import then adds what
+    /// follows to that session.
+    pub async fn adopt(&self, candidate: NativeCandidate<'_>, id: SessionId) -> Result<(), ImportError> {
+        let mut reader = Reader::new(candidate, None)?;
+        while reader.take()?.is_some() {}
+        let events = self.store.get(id).await?.counts.events;
+        let ledger = reader.ledger(candidate.session, events);
+        let mark = NewMark {
+            name: native_mark(candidate.agent, &candidate.head.id),
+            note: to_visible_json(&ledger)?,
+        };
+        self.store.append(id, NewTurn { mark: Some(mark), ..NewTurn::default() }).await?;
+        Ok(())
+    }
+
     /// Stores new sessions that were read; `None` if another process has stored one of them meanwhile: then each has to be
     /// imported again, without batches.
     pub async fn create_all(
@@ -294,7 +311,7 @@ impl NativeImport<'_> {
         worktree: &str,
     ) -> Result<Option<NativeStep>, ImportError> {
         let done = |imported: Option<NativeImported>| Ok(imported.map(NativeStep::Done));
-        let mark = mark_name(candidate.agent, &candidate.head.id);
+        let mark = native_mark(candidate.agent, &candidate.head.id);
         let (id, ledger) = match self.known(candidate, &mark).await? {
             Known::Session(id, ledger) => (id, ledger),
             Known::Deleted => return done(Some(NativeImported::left_out(LeftOut::Deleted))),
@@ -541,6 +558,7 @@ impl Task<'_> {
             tokens,
             mark: Some(self.new_mark(&ledger)?),
             happened_at: happened_at.map(stored_time),
+            used_in: self.import.used_in.map(str::to_owned),
             ..NewTurn::default()
         };
         let summary = |(after, text): (usize, String)| Compaction {
@@ -593,9 +611,9 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(candidate: NativeCandidate<'_>, now: SystemTime) -> Result<Self, ImportError> {
-        let changed = candidate.session.changed;
-        let age = changed.and_then(|changed| now.duration_since(changed).ok());
+    fn new(candidate: NativeCandidate<'_>, now: Option<SystemTime>) -> Result<Self, ImportError> {
+        let changed = candidate.session.changed.filter(|_| now.is_some());
+        let age = changed.zip(now).and_then(|(changed, now)| now.duration_since(changed).ok());
         let mut reader = Self {
             turns: candidate.home.turns(candidate.session)?,
             ahead: VecDeque::new(),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use azureal_core::{IndexHit, IndexPhrase, IndexQuery, Seq, SessionId};
+use azureal_core::{IndexHit, IndexKind, IndexPhrase, IndexQuery, Seq, SessionId};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::labels::label;
@@ -11,12 +11,9 @@ use super::rows::state_of;
 
 /// Writes a query in the language of FTS5. Tokens have no character that means something in it.
 fn expression(query: &IndexQuery) -> String {
-    let mut expression = String::new();
-    for IndexPhrase { tokens, is_prefix } in &query.phrases {
-        let and = if expression.is_empty() { "" } else { " AND " };
-        let star = if *is_prefix { " *" } else { "" };
-        let _ = write!(expression, "{and}\"{}\"{star}", tokens.join(" "));
-    }
+    let mut expression = query.condition.write(" AND ", " OR ", &|IndexPhrase { tokens, is_prefix }| {
+        format!("\"{}\"{}", tokens.join(" "), if *is_prefix { " *" } else { "" })
+    });
     let labels = [
         query.roles.iter().map(|role| label('r', role)).collect::<Vec<_>>(),
         query.tools.iter().map(|tool| label('t', tool)).collect(),
@@ -42,22 +39,33 @@ struct Block {
 /// seconds for a short one.
 const MOST_RANKED_PREFIX: usize = 1_000;
 
+/// The score of events that are all the same.
+const ALIKE: &str = "-1.0";
+
 /// Finds events, the ones that were indexed last first.
-pub(super) fn find(connection: &Connection, query: &IndexQuery) -> rusqlite::Result<Vec<IndexHit>> {
-    if query.phrases.iter().any(|phrase| phrase.is_prefix) {
-        let hits = find_scored(connection, query, "-1.0")?;
+pub(super) fn find(
+    connection: &Connection,
+    kind: IndexKind,
+    query: &IndexQuery,
+) -> rusqlite::Result<Vec<IndexHit>> {
+    if kind == IndexKind::Substrings {
+        // The number of times that a text has three characters says nothing.
+        return find_scored(connection, query, ALIKE);
+    }
+    if query.condition.has(&|phrase| phrase.is_prefix) {
+        let hits = find_scored(connection, query, ALIKE)?;
         if hits.len() > MOST_RANKED_PREFIX {
             return Ok(hits);
         }
     }
-    find_scored(connection, query, "bm25(words)")
+    find_scored(connection, query, "bm25(tokens)")
 }
 
 /// Finds events with this score of FTS5, of which the smallest is the best.
 fn find_scored(connection: &Connection, query: &IndexQuery, score: &str) -> rusqlite::Result<Vec<IndexHit>> {
     let Some((least, most)) = rows_of(connection, query)? else { return Ok(Vec::new()) };
     let mut statement = connection.prepare_cached(&format!(
-        "SELECT rowid, {score} FROM words WHERE words MATCH ?1 AND rowid BETWEEN ?2 AND ?3 ORDER BY rowid DESC",
+        "SELECT rowid, {score} FROM tokens WHERE tokens MATCH ?1 AND rowid BETWEEN ?2 AND ?3 ORDER BY rowid DESC",
     ))?;
     let mut block_at = connection.prepare_cached(
         "SELECT first, count, session, seq, agent FROM blocks WHERE first <= ?1 ORDER BY first DESC LIMIT 1",

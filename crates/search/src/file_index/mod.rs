@@ -1,6 +1,6 @@
 //! An index in a file of its own: SQLite with FTS5.
 //!
-//! The table of words is contentless: it has tokens and places, not the text. Its rows are numbered in the order in which events were
+//! The table of tokens is contentless: it has tokens and places, not the text. Its rows are numbered in the order in which events were
 //! indexed, so that the newest come first without sorting. A block is a run of rows that are events of one session with one agent.
 
 mod find;
@@ -9,31 +9,29 @@ mod rows;
 
 use std::ffi::OsStr;
 use std::io;
-use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use azureal_core::{
-    IndexHit, IndexPart, IndexQuery, IndexState, SearchIndex, SessionId, StoreError, TOKENS_VERSION,
-    async_trait,
+    IndexHit, IndexKind, IndexPart, IndexQuery, IndexState, SearchIndex, SessionId, StoreError,
+    TOKENS_VERSION, async_trait,
 };
 use azureal_files::Folder;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, InterruptHandle, OpenFlags, OptionalExtension, Transaction, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior};
 use rustix::fs::OFlags;
 
 /// The version of the tables. A file of another version is made again.
-const TABLES_VERSION: u32 = 1;
+const TABLES_VERSION: u32 = 2;
 
-/// The name of the file in its folder.
-const FILE: &str = "words.sqlite";
 const COMPANIONS: [&str; 3] = ["-journal", "-wal", "-shm"];
 
 /// The longest wait for another process that writes.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The tables. The tokenizer splits at ASCII characters that are neither letters nor digits. Of these, tokens have none.
-const TABLES: [(&str, &str); 5] = [
+/// The tables beside the one of the tokens.
+const TABLES: [(&str, &str); 4] = [
     ("about", "CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"),
     (
         "sessions",
@@ -43,56 +41,72 @@ const TABLES: [(&str, &str); 5] = [
     (
         "blocks",
         "CREATE TABLE blocks (first INTEGER PRIMARY KEY, count INTEGER NOT NULL, session INTEGER NOT NULL, \
-         seq INTEGER NOT NULL, agent TEXT, words INTEGER NOT NULL)",
+         seq INTEGER NOT NULL, agent TEXT, indexed INTEGER NOT NULL)",
     ),
     ("blocks_of_session", "CREATE INDEX blocks_of_session ON blocks (session)"),
-    (
-        "words",
-        "CREATE VIRTUAL TABLE words USING fts5(text, content='', contentless_delete=1, tokenize='ascii')",
-    ),
 ];
-/// The tables that FTS5 creates for `words`.
-const SHADOWS: [&str; 4] = ["words_data", "words_idx", "words_docsize", "words_config"];
+const TOKENS: &str = "tokens";
+/// The tables that FTS5 creates for the one of the tokens.
+const SHADOWS: [&str; 4] = ["tokens_data", "tokens_idx", "tokens_docsize", "tokens_config"];
 
-/// A search index in a file.
-pub struct FileIndex {
-    connection: Mutex<Connection>,
-    interrupt: Arc<InterruptHandle>,
+/// Returns all tables, with their definitions. The tokenizer splits at ASCII characters that are neither letters nor digits. Of these, tokens
+/// have none.
+fn tables(kind: IndexKind) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let tokens = match kind {
+        IndexKind::Words => {
+            "CREATE VIRTUAL TABLE tokens USING fts5(text, content='', contentless_delete=1, tokenize='ascii')"
+        }
+        // Without the places of tokens, which would take several times the space.
+        IndexKind::Substrings => {
+            "CREATE VIRTUAL TABLE tokens USING fts5(text, content='', contentless_delete=1, detail=none, tokenize='ascii')"
+        }
+    };
+    TABLES.into_iter().chain([(TOKENS, tokens)])
 }
 
-/// Stops a query of an index from another thread.
-#[derive(Clone)]
-pub struct StopQuery(Arc<InterruptHandle>);
-
-impl StopQuery {
-    /// Stops the query that is running, if one is. It returns an error.
-    pub fn stop(&self) {
-        self.0.interrupt();
+fn file_of(kind: IndexKind) -> &'static str {
+    match kind {
+        IndexKind::Words => "words.sqlite",
+        IndexKind::Substrings => "substrings.sqlite",
     }
 }
 
+/// A search index in a file.
+pub struct FileIndex {
+    kind: IndexKind,
+    connection: Mutex<Connection>,
+}
+
 impl FileIndex {
-    /// Opens the index in a folder, and creates both if they are missing. `store` tells the store from others: an index of another
+    /// The kinds of indexes that a folder may have.
+    pub const KINDS: [IndexKind; 2] = [IndexKind::Words, IndexKind::Substrings];
+
+    /// Opens an index in a folder, and creates both if they are missing. `store` tells the store from others: an index of another
     /// store, of another version or with foreign tables is removed and created again.
-    pub fn open(folder: &Path, store: &str) -> Result<Self, StoreError> {
+    pub fn open(folder: &Path, kind: IndexKind, store: &str) -> Result<Self, StoreError> {
         let folder = Folder::open_or_create(folder).map_err(|error| file_error(folder, error))?;
-        match Self::open_in(&folder, store) {
+        match Self::open_in(&folder, kind, store) {
             Ok(Some(index)) => return Ok(index),
             Err(error) if !is_damage(&error) => return Err(error),
             Ok(None) | Err(_) => {}
         }
-        Self::remove_in(&folder)?;
-        match Self::open_in(&folder, store)? {
+        Self::remove_in(&folder, kind)?;
+        match Self::open_in(&folder, kind, store)? {
             Some(index) => Ok(index),
             None => Err(StoreError::other("the search index cannot be created")),
         }
     }
 
-    /// Removes the index in a folder, if there is one.
-    pub fn delete(folder: &Path) -> Result<(), StoreError> {
+    /// Returns the file of an index in a folder.
+    pub fn path(folder: &Path, kind: IndexKind) -> PathBuf {
+        folder.join(file_of(kind))
+    }
+
+    /// Removes an index in a folder, if there is one, and the folder if it is empty then.
+    pub fn delete(folder: &Path, kind: IndexKind) -> Result<(), StoreError> {
         match Folder::open(folder) {
             Ok(open) => {
-                Self::remove_in(&open)?;
+                Self::remove_in(&open, kind)?;
                 std::fs::remove_dir(folder).or_else(|error| match error.kind() {
                     // Something else is in it.
                     io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotFound => Ok(()),
@@ -104,14 +118,9 @@ impl FileIndex {
         }
     }
 
-    /// Returns what stops a query of this index.
-    pub fn stop(&self) -> StopQuery {
-        StopQuery(Arc::clone(&self.interrupt))
-    }
-
-    fn remove_in(folder: &Folder) -> Result<(), StoreError> {
+    fn remove_in(folder: &Folder, kind: IndexKind) -> Result<(), StoreError> {
         for suffix in ["-wal", "-shm", "-journal", ""] {
-            let name = format!("{FILE}{suffix}");
+            let name = format!("{}{suffix}", file_of(kind));
             match folder.remove(OsStr::new(&name)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(file_error(&folder.join(&name), error));
@@ -123,14 +132,15 @@ impl FileIndex {
     }
 
     /// Opens the file; `None` if it is not one of ours.
-    fn open_in(folder: &Folder, store: &str) -> Result<Option<Self>, StoreError> {
-        let path = folder.join(FILE);
+    fn open_in(folder: &Folder, kind: IndexKind, store: &str) -> Result<Option<Self>, StoreError> {
+        let file = file_of(kind);
+        let path = folder.join(file);
         let failed = |error| file_error(&path, error);
-        match folder.open_file(OsStr::new(FILE), OFlags::RDWR) {
+        match folder.open_file(OsStr::new(file), OFlags::RDWR) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 // SQLite would create it for everybody to read.
-                match folder.create_file(OsStr::new(FILE), OFlags::RDWR) {
+                match folder.create_file(OsStr::new(file), OFlags::RDWR) {
                     Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
                     _ => {}
                 }
@@ -138,7 +148,7 @@ impl FileIndex {
             Err(error) => return Err(failed(error)),
         }
         for companion in COMPANIONS {
-            match folder.open_file(OsStr::new(&format!("{FILE}{companion}")), OFlags::RDWR) {
+            match folder.open_file(OsStr::new(&format!("{file}{companion}")), OFlags::RDWR) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
                 _ => {}
             }
@@ -153,12 +163,11 @@ impl FileIndex {
         let version = i64::from(TABLES_VERSION * 1000 + TOKENS_VERSION);
         let found: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(fault)?;
         if found == 0 && is_empty(&connection).map_err(fault)? {
-            create(&connection, version, store).map_err(fault)?;
-        } else if found != version || !is_ours(&connection, store).map_err(fault)? {
+            create(&connection, kind, version, store).map_err(fault)?;
+        } else if found != version || !is_ours(&connection, kind, store).map_err(fault)? {
             return Ok(None);
         }
-        let interrupt = Arc::new(connection.get_interrupt_handle());
-        Ok(Some(Self { connection: Mutex::new(connection), interrupt }))
+        Ok(Some(Self { kind, connection: Mutex::new(connection) }))
     }
 
     fn lock(&self) -> MutexGuard<'_, Connection> {
@@ -190,18 +199,10 @@ pub fn is_damage(error: &StoreError) -> bool {
                 | Code::PermissionDenied
                 | Code::CannotOpen
                 | Code::OutOfMemory
-                | Code::OperationInterrupted
         ),
         Some(_) => true,
         None => false,
     }
-}
-
-/// Returns whether a query was stopped by [`StopQuery`].
-pub fn is_stopped(error: &StoreError) -> bool {
-    let StoreError::Other { source, .. } = error else { return false };
-    let error = source.downcast_ref::<rusqlite::Error>().and_then(rusqlite::Error::sqlite_error_code);
-    error == Some(rusqlite::ErrorCode::OperationInterrupted)
 }
 
 fn prepare(connection: &Connection) -> rusqlite::Result<()> {
@@ -223,15 +224,15 @@ fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
     connection.query_row("SELECT NOT EXISTS (SELECT 1 FROM sqlite_schema)", [], |row| row.get(0))
 }
 
-fn create(connection: &Connection, version: i64, store: &str) -> rusqlite::Result<()> {
+fn create(connection: &Connection, kind: IndexKind, version: i64, store: &str) -> rusqlite::Result<()> {
     let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
     // Another process may have been faster.
     if is_empty(&transaction)? {
-        for (_, sql) in TABLES {
+        for (_, sql) in tables(kind) {
             transaction.execute_batch(sql)?;
         }
         // So much is collected before it is written, which makes fewer pieces to merge.
-        transaction.execute("INSERT INTO words (words, rank) VALUES ('hashsize', 8388608)", [])?;
+        transaction.execute("INSERT INTO tokens (tokens, rank) VALUES ('hashsize', 8388608)", [])?;
         transaction.execute("INSERT INTO about VALUES ('store', ?1)", [store])?;
         transaction.pragma_update(None, "user_version", version)?;
     }
@@ -239,14 +240,14 @@ fn create(connection: &Connection, version: i64, store: &str) -> rusqlite::Resul
 }
 
 /// Returns whether the file has exactly our tables, and is that of the store.
-fn is_ours(connection: &Connection, store: &str) -> rusqlite::Result<bool> {
+fn is_ours(connection: &Connection, kind: IndexKind, store: &str) -> rusqlite::Result<bool> {
     let mut statement = connection.prepare("SELECT name, sql FROM sqlite_schema")?;
     let mut rows = statement.query([])?;
-    let mut tables = 0;
+    let mut found = 0;
     while let Some(row) = rows.next()? {
         let (name, sql): (String, Option<String>) = (row.get(0)?, row.get(1)?);
-        match TABLES.iter().find(|(table, _)| *table == name) {
-            Some((_, expected)) if sql.as_deref() == Some(expected) => tables += 1,
+        match tables(kind).find(|(table, _)| *table == name) {
+            Some((_, expected)) if sql.as_deref() == Some(expected) => found += 1,
             Some(_) => return Ok(false),
             // An index of SQLite itself has no definition.
             None if sql.is_none() || SHADOWS.contains(&name.as_str()) => {}
@@ -254,7 +255,7 @@ fn is_ours(connection: &Connection, store: &str) -> rusqlite::Result<bool> {
         }
     }
     let about = "SELECT value FROM about WHERE name = 'store'";
-    let named: Option<String> = if tables == TABLES.len() {
+    let named: Option<String> = if found == tables(kind).count() {
         connection.query_row(about, [], |row| row.get(0)).optional()?
     } else {
         None
@@ -264,6 +265,10 @@ fn is_ours(connection: &Connection, store: &str) -> rusqlite::Result<bool> {
 
 #[async_trait]
 impl SearchIndex for FileIndex {
+    fn kind(&self) -> IndexKind {
+        self.kind
+    }
+
     async fn states(
         &self,
         sessions: Option<&[SessionId]>,
@@ -304,11 +309,15 @@ impl SearchIndex for FileIndex {
         // One state of the file for all that is read.
         let find = || {
             let transaction = Transaction::new_unchecked(&connection, TransactionBehavior::Deferred)?;
-            let found = find::find(&transaction, query)?;
+            let found = find::find(&transaction, self.kind, query)?;
             transaction.finish()?;
             Ok(found)
         };
         find().map_err(fault)
+    }
+
+    fn is_exact(&self, _query: &IndexQuery) -> bool {
+        self.kind == IndexKind::Words
     }
 
     async fn checked(&self) -> Result<Option<u64>, StoreError> {
@@ -331,11 +340,11 @@ impl SearchIndex for FileIndex {
     }
 }
 
-/// Returns whether blocks, sessions and words have the same numbers of events.
+/// Returns whether blocks, sessions and tokens have the same numbers of events.
 fn is_consistent(connection: &Connection) -> rusqlite::Result<bool> {
     connection.query_row(
         "SELECT (SELECT coalesce(sum(through), 0) FROM sessions) = (SELECT coalesce(sum(count), 0) FROM blocks)
-            AND (SELECT coalesce(sum(words), 0) FROM blocks) = (SELECT count(*) FROM words_docsize)",
+            AND (SELECT coalesce(sum(indexed), 0) FROM blocks) = (SELECT count(*) FROM tokens_docsize)",
         [],
         |row| row.get(0),
     )

@@ -1,4 +1,4 @@
-//! The rows of an index: states of sessions, blocks, words.
+//! The rows of an index: states of sessions, blocks, tokens.
 
 use azureal_core::{IndexPart, IndexState, Seq, SessionId};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
@@ -41,7 +41,7 @@ pub(super) fn remove(connection: &Connection, session: SessionId) -> rusqlite::R
         .collect::<rusqlite::Result<_>>()?;
     for (first, count) in blocks {
         connection
-            .prepare_cached("DELETE FROM words WHERE rowid BETWEEN ?1 AND ?2")?
+            .prepare_cached("DELETE FROM tokens WHERE rowid BETWEEN ?1 AND ?2")?
             .execute([first, first.saturating_add(count) - 1])?;
     }
     connection.prepare_cached("DELETE FROM blocks WHERE session = ?1")?.execute([session.number()])?;
@@ -73,13 +73,13 @@ pub(super) fn put(connection: &Connection, parts: &[IndexPart]) -> rusqlite::Res
 fn put_part(connection: &Connection, part: &IndexPart, mut next: i64) -> rusqlite::Result<i64> {
     let IndexPart { session, before, after, events } = part;
     let start = before.as_ref().map_or(Seq::START, |before| before.through);
-    let mut insert = connection.prepare_cached("INSERT INTO words (rowid, text) VALUES (?1, ?2)")?;
+    let mut insert = connection.prepare_cached("INSERT INTO tokens (rowid, text) VALUES (?1, ?2)")?;
     let mut insert_block = connection.prepare_cached("INSERT INTO blocks VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
     let mut seq = start;
     let mut rest = events.as_slice();
     let mut text = String::new();
     while seq < after.through {
-        // The events without words belong to the block of those before them.
+        // The events without tokens belong to the block of those before them.
         let agent = rest.first().and_then(|event| event.agent.clone());
         let same = rest.iter().take_while(|event| event.agent == agent).count();
         let (block, further) = rest.split_at_checked(same).unwrap_or((rest, &[]));

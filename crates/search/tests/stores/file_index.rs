@@ -5,8 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
+use azureal_core::IndexKind::{Substrings, Words};
 use azureal_core::{Event, NewSession, NewTurn, SearchIndex, Seq, SessionId, SessionStore};
-use azureal_search::{FileIndex, Filters, Found, Query, is_damage};
+use azureal_search::{Case, FileIndex, Filters, Found, Query, is_damage};
 use azureal_store::MemoryStore;
 use azureal_store::sqlite::{SqliteOptions, SqliteStore};
 use futures_executor::block_on;
@@ -41,7 +42,7 @@ fn an_index_in_a_file_is_private_and_survives() {
     let place = folder.path().join("search");
     let store = MemoryStore::default();
     session(&store, &["one token"]);
-    let index = FileIndex::open(&place, "x").unwrap();
+    let index = FileIndex::open(&place, Words, "x").unwrap();
     assert_eq!(count(&store, &index, "token"), 1);
     for entry in fs::read_dir(&place).unwrap() {
         let entry = entry.unwrap();
@@ -49,15 +50,15 @@ fn an_index_in_a_file_is_private_and_survives() {
     }
     assert_eq!(fs::metadata(&place).unwrap().permissions().mode() & 0o777, 0o700);
     drop(index);
-    let index = FileIndex::open(&place, "x").unwrap();
+    let index = FileIndex::open(&place, Words, "x").unwrap();
     assert_eq!(block_on(index.states(None)).unwrap().len(), 1);
     // Of another store it is made again.
     drop(index);
-    let index = FileIndex::open(&place, "y").unwrap();
+    let index = FileIndex::open(&place, Words, "y").unwrap();
     assert_eq!(block_on(index.states(None)).unwrap().len(), 0);
     assert_eq!(count(&store, &index, "token"), 1);
-    FileIndex::delete(&place).unwrap();
-    FileIndex::delete(&place).unwrap();
+    FileIndex::delete(&place, Words).unwrap();
+    FileIndex::delete(&place, Words).unwrap();
     assert!(!place.exists());
 }
 
@@ -71,7 +72,7 @@ fn a_damaged_or_foreign_file_is_made_again() {
         (0..2000).map(|number| format!("token number{number} and word{}", number * 7)).collect();
     session(&store, &texts.iter().map(String::as_str).collect::<Vec<_>>());
     let fresh = || {
-        let index = FileIndex::open(&place, "x").unwrap();
+        let index = FileIndex::open(&place, Words, "x").unwrap();
         assert_eq!(count(&store, &index, "token number5"), 1);
         index
     };
@@ -87,20 +88,22 @@ fn a_damaged_or_foreign_file_is_made_again() {
             2 => sqlite("PRAGMA user_version = 7"),
             3 => sqlite("CREATE TRIGGER t AFTER INSERT ON blocks BEGIN DELETE FROM sessions; END"),
             4 => sqlite("CREATE TABLE more (x)"),
-            5 => sqlite("DROP TABLE blocks; CREATE TABLE blocks (first, count, session, seq, agent, words)"),
+            5 => {
+                sqlite("DROP TABLE blocks; CREATE TABLE blocks (first, count, session, seq, agent, indexed)")
+            }
             _ => {
                 let bytes = fs::read(&file).unwrap();
                 fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
             }
         }
         // A file that is cut may still open: then the first query finds it out, and the events are read.
-        let index = FileIndex::open(&place, "x").unwrap();
+        let index = FileIndex::open(&place, Words, "x").unwrap();
         let result = found(&store, Some(&index), "token number5");
         assert_eq!(result.hits.len(), 1, "damage {damage}");
         if let Some(error) = &result.index_error {
             assert!(is_damage(error), "{error}");
             drop(index);
-            FileIndex::delete(&place).unwrap();
+            FileIndex::delete(&place, Words).unwrap();
         }
     }
     // Every page in turn is zeroed: the answer is right, whatever the index does.
@@ -114,7 +117,7 @@ fn a_damaged_or_foreign_file_is_made_again() {
         let mut damaged = bytes.clone();
         damaged[page * 4096..(page + 1) * 4096].fill(0);
         fs::write(&file, damaged).unwrap();
-        let Ok(index) = FileIndex::open(&place, "x") else { panic!("page {page}") };
+        let Ok(index) = FileIndex::open(&place, Words, "x") else { panic!("page {page}") };
         let query = Query::words("number1500").unwrap();
         let result =
             block_on(searcher(&store, Some(&index)).search(&query, &Filters::default(), &mut |_| ()));
@@ -124,10 +127,62 @@ fn a_damaged_or_foreign_file_is_made_again() {
 }
 
 #[test]
+fn two_indexes_share_a_folder_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("search");
+    let store = MemoryStore::default();
+    session(&store, &["fn foo(a) -> Bar", "bar"]);
+    let search = |text: &str, case: Case| {
+        let index = FileIndex::open(&place, Substrings, "x").unwrap();
+        let query = Query::fixed(text, case).unwrap();
+        let found = block_on(searcher(&store, Some(&index)).search(&query, &Filters::default(), &mut |_| ()))
+            .unwrap();
+        assert!(found.index_error.is_none(), "{:?}", found.index_error);
+        (found.hits.len(), found.scanned)
+    };
+    // The last number is that of the sessions that were read.
+    for (text, case, expected) in [
+        ("oo(a) -> ", Case::Sensitive, (1, 0)),
+        ("bar", Case::Sensitive, (1, 0)),
+        ("BAR", Case::Ignored, (2, 0)),
+        ("foo(b", Case::Sensitive, (0, 0)),
+        // Too short for an index.
+        ("->", Case::Sensitive, (1, 1)),
+    ] {
+        assert_eq!(search(text, case), expected, "{text}");
+    }
+    assert!(!FileIndex::path(&place, Words).exists());
+    assert_eq!(count(&store, &FileIndex::open(&place, Words, "x").unwrap(), "bar"), 2);
+    // A file of the other kind is made again.
+    fs::copy(FileIndex::path(&place, Words), FileIndex::path(&place, Substrings)).unwrap();
+    assert_eq!(search("oo(a) -> ", Case::Sensitive), (1, 0));
+    FileIndex::delete(&place, Words).unwrap();
+    assert!(!FileIndex::path(&place, Words).exists() && FileIndex::path(&place, Substrings).exists());
+    FileIndex::delete(&place, Substrings).unwrap();
+    assert!(!place.exists());
+}
+
+#[test]
+fn an_index_that_does_not_narrow_down_loses_no_hit() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = MemoryStore::default();
+    let index = FileIndex::open(&folder.path().join("search"), Substrings, "x").unwrap();
+    session(&store, &["the abcdef is oldest"]);
+    // They have the same trigrams, and are newer.
+    let others = vec!["abcde bcdef abcdXef"; 6_000];
+    session(&store, &others);
+    let query = Query::fixed("abcdef", Case::Sensitive).unwrap();
+    let mut limited = searcher(&store, Some(&index));
+    limited.limit = Some(5);
+    let found = block_on(limited.search(&query, &Filters::default(), &mut |_| ())).unwrap();
+    assert_eq!((found.hits.len(), found.total.events, found.total.is_least), (1, 1, false));
+}
+
+#[test]
 fn a_hit_whose_event_is_gone_or_another_is_dropped() {
     let folder = tempfile::tempdir().unwrap();
     let store = MemoryStore::default();
-    let index = FileIndex::open(&folder.path().join("search"), "x").unwrap();
+    let index = FileIndex::open(&folder.path().join("search"), Words, "x").unwrap();
     let (first, second, third) = (
         session(&store, &["token a"]),
         session(&store, &["token b", "token c"]),
@@ -150,7 +205,7 @@ fn a_hit_whose_event_is_gone_or_another_is_dropped() {
 fn sessions_that_are_not_indexed_in_time_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let store = MemoryStore::default();
-    let index = FileIndex::open(&folder.path().join("search"), "x").unwrap();
+    let index = FileIndex::open(&folder.path().join("search"), Words, "x").unwrap();
     for number in 0..20 {
         session(&store, &[&format!("token {number}"), "other"]);
     }
@@ -169,7 +224,7 @@ fn sessions_that_are_not_indexed_in_time_are_read() {
 fn a_long_session_is_indexed_in_parts() {
     let folder = tempfile::tempdir().unwrap();
     let store = MemoryStore::default();
-    let index = FileIndex::open(&folder.path().join("search"), "x").unwrap();
+    let index = FileIndex::open(&folder.path().join("search"), Words, "x").unwrap();
     let id = session(&store, &["first"]);
     let long = "word ".repeat(20_000);
     for number in 0..120 {
@@ -194,7 +249,7 @@ fn two_processes_index_one_store() {
         for _ in 0..4 {
             scope.spawn(|| {
                 let store = SqliteStore::open(&file, SqliteOptions::default()).unwrap();
-                let index = FileIndex::open(&place, "x").unwrap();
+                let index = FileIndex::open(&place, Words, "x").unwrap();
                 for (round, id) in ids.iter().take(10).enumerate() {
                     let found = found(&store, Some(&index), "token");
                     assert!(found.index_error.is_none(), "{:?}", found.index_error);
@@ -204,7 +259,7 @@ fn two_processes_index_one_store() {
             });
         }
     });
-    let index = FileIndex::open(&place, "x").unwrap();
+    let index = FileIndex::open(&place, Words, "x").unwrap();
     assert_eq!(count(&store, &index, "token"), 70);
     assert_eq!(found(&store, None, "token").hits.len(), 70);
 }
@@ -219,7 +274,7 @@ fn a_folder_that_cannot_be_used_is_an_error_and_no_damage() {
     fs::set_permissions(&open_to_others, fs::Permissions::from_mode(0o777)).unwrap();
     let places: [&Path; 3] = [&link, &open_to_others, &folder.path().join("missing/search")];
     for place in places {
-        let Err(error) = FileIndex::open(place, "x") else { panic!("{}", place.display()) };
+        let Err(error) = FileIndex::open(place, Words, "x") else { panic!("{}", place.display()) };
         assert!(!is_damage(&error), "{error}");
     }
 }

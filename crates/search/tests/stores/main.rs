@@ -12,7 +12,7 @@ mod world;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use azureal_core::{Event, NewSession, NewTurn, SessionStore};
+use azureal_core::{Event, IndexKind, NewSession, NewTurn, SessionStore};
 use azureal_search::{FileIndex, Filters, Query};
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use azureal_store::redis::{RedisAddress, RedisOptions, RedisStore};
@@ -20,6 +20,7 @@ use azureal_store::sqlite::{SqliteOptions, SqliteStore};
 use azureal_store::{MemoryStore, ServerAddress};
 use azureal_testkit::servers::{PostgresServer, RedisServer};
 use futures_executor::block_on;
+use tempfile::TempDir;
 
 use crate::contract::{search_contract, searcher};
 
@@ -29,19 +30,24 @@ fn project() -> String {
     format!("search {}", PROJECTS.fetch_add(1, Ordering::Relaxed))
 }
 
+fn indexes(folder: &TempDir) -> (FileIndex, FileIndex) {
+    let open = |kind| FileIndex::open(&folder.path().join("search"), kind, "x").unwrap();
+    (open(IndexKind::Words), open(IndexKind::Substrings))
+}
+
 #[test]
 fn a_search_of_sqlite_is_a_scan() {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(folder.path().join("x.azs"), SqliteOptions::default()).unwrap();
-    let index = FileIndex::open(&folder.path().join("search"), "x").unwrap();
-    search_contract(&store, &index);
+    let (words, substrings) = indexes(&folder);
+    search_contract(&store, &words, &substrings);
 }
 
 #[test]
 fn a_search_of_memory_is_a_scan() {
     let folder = tempfile::tempdir().unwrap();
-    let index = FileIndex::open(&folder.path().join("search"), "x").unwrap();
-    search_contract(&MemoryStore::default(), &index);
+    let (words, substrings) = indexes(&folder);
+    search_contract(&MemoryStore::default(), &words, &substrings);
 }
 
 #[test]
@@ -51,8 +57,8 @@ fn a_search_of_redis_is_a_scan() {
     address.set_project(&project()).unwrap();
     let store = block_on(RedisStore::open(&address, RedisOptions::default())).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let index = FileIndex::open(&folder.path().join("search"), "x").unwrap();
-    search_contract(&store, &index);
+    let (words, substrings) = indexes(&folder);
+    search_contract(&store, &words, &substrings);
 }
 
 #[test]
@@ -61,8 +67,9 @@ fn a_search_of_postgres_is_a_scan() {
     let mut address: PostgresAddress = server.url().parse().unwrap();
     address.set_project(&project()).unwrap();
     let store = block_on(PostgresStore::open(&address, PostgresOptions::default())).unwrap();
-    let index = block_on(store.search_index()).unwrap().unwrap();
-    search_contract(&store, index);
+    let words = block_on(store.search_index()).unwrap().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    search_contract(&store, words, &indexes(&folder).1);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use azureal_core::event::{Changes, FileChange, Init, Reasoning, ToolCall, ToolResult};
 use azureal_core::{Event, NewSession, NewTurn, SessionId, SessionStore};
+use azureal_search::{Case, Query, QueryError};
 use futures_executor::block_on;
 
 /// A small generator of random numbers.
@@ -24,7 +25,7 @@ impl Random {
     }
 }
 
-const WORDS: [&str; 40] = [
+const WORDS: [&str; 46] = [
     "the",
     "token",
     "tokens",
@@ -65,6 +66,13 @@ const WORDS: [&str; 40] = [
     "sha256",
     "e002",
     "OR",
+    // Characters whose capital letters are not one to one.
+    "Stra\u{DF}e",
+    "STRA\u{1E9E}E",
+    "\u{212A}elvin",
+    "\u{17F}ign",
+    "\u{3A3}\u{3C2}\u{3C3}",
+    "nul\0byte",
 ];
 
 pub(crate) const TOOLS: [&str; 4] = ["Bash", "Edit", "mcp__x-y__z", "bash"];
@@ -158,8 +166,57 @@ pub(crate) fn change(store: &dyn SessionStore, sessions: &mut Vec<SessionId>, ra
     }
 }
 
+/// Returns a query of every sort, with its text.
+pub(crate) fn query(random: &mut Random) -> (String, Result<Query, QueryError>) {
+    let case = random.one(&[Case::Sensitive, Case::Ignored]);
+    match random.below(10) {
+        0..6 => {
+            let text = words(random);
+            let query = Query::words(&text);
+            (text, query)
+        }
+        6..8 => {
+            let text = part(random);
+            let query = Query::fixed(&text, case);
+            (format!("fixed {text:?}, {case:?}"), query)
+        }
+        _ => {
+            let text = expression(random);
+            let query = Query::pattern(&text, case);
+            (format!("expression {text:?}, {case:?}"), query)
+        }
+    }
+}
+
+/// Returns a part of a text, often from the middle of one word to the middle of the next.
+fn part(random: &mut Random) -> String {
+    let mut text = format!("{}{}{}", random.one(&WORDS), random.one(&[" ", ", ", ""]), random.one(&WORDS));
+    if random.below(4) == 0 {
+        text = text.to_uppercase();
+    }
+    let start = random.below(text.chars().count());
+    text.chars().skip(start).take(random.below(9) + 1).collect()
+}
+
+/// Returns a regular expression.
+fn expression(random: &mut Random) -> String {
+    let literal = |random: &mut Random| regex::escape(&part(random));
+    let (one, other) = (literal(random), literal(random));
+    match random.below(9) {
+        0 => format!("{one}|{other}"),
+        1 => format!("{one}.*{other}"),
+        2 => format!("({one})+"),
+        3 => format!("(?i){one}"),
+        4 => format!("{one}\\w*"),
+        5 => format!("(?i:{one}|{other}) "),
+        6 => format!("(({one})?|x){other}"),
+        7 => format!("\\b{one}"),
+        _ => format!("(?s){one}(.|{other}){{1,9}}"),
+    }
+}
+
 /// Returns a query of words, phrases and prefixes.
-pub(crate) fn query(random: &mut Random) -> String {
+fn words(random: &mut Random) -> String {
     let mut query = String::new();
     for _ in 0..=random.below(3) {
         let word = random.one(&WORDS);

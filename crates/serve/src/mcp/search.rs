@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use azureal::Error;
 use azureal::core::visible_line;
-use azureal::search::{Filters, Found, Hit, Query, QueryError, SearchOptions, parse_since};
+use azureal::search::{Filters, Found, Hit, Query, QueryError, SearchOptions};
 use azureal::sessions::{called, resolve_to_read};
+use azureal::{Error, parse_since};
 
 use super::Server;
 use super::arguments::Arguments;
@@ -32,7 +32,12 @@ impl Server<'_> {
             sessions: session.map(|session| vec![session]),
             // What the agent was told already. Asked for by name, it is searched.
             without: self.current.filter(|current| session != Some(*current)),
-            since: arguments.text("since")?.as_deref().map(parse_since).transpose()?,
+            since: arguments
+                .text("since")?
+                .as_deref()
+                .map(parse_since)
+                .transpose()?
+                .map(|time| time.as_second()),
             ..Filters::default()
         };
         let limit = arguments.number("limit")?.map_or(USUAL, |limit| usize::try_from(limit).unwrap_or(MOST));

@@ -68,17 +68,12 @@ impl PostgresStore {
 
     /// Writes a query in the language of PostgreSQL.
     fn tsquery(&self, query: &IndexQuery) -> String {
-        let mut text = format!("'{}'", self.project_label());
-        let mut words = String::new();
-        for IndexPhrase { tokens, is_prefix } in &query.phrases {
-            for (index, token) in tokens.iter().enumerate() {
-                let and = if words.is_empty() { "" } else { " & " };
-                let star = if *is_prefix && index + 1 == tokens.len() { ":*" } else { "" };
-                // Tokens have neither quotes nor backslashes.
-                write!(words, "{and}'{token}'{star}").ok();
-            }
-        }
-        write!(text, " & (({words}) | '{LARGE}')").ok();
+        let words = query.condition.write(" & ", " | ", &|IndexPhrase { tokens, is_prefix }| {
+            // Tokens have neither quotes nor backslashes.
+            let tokens: Vec<String> = tokens.iter().map(|token| format!("'{token}'")).collect();
+            format!("({}{})", tokens.join(" & "), if *is_prefix { ":*" } else { "" })
+        });
+        let mut text = format!("'{}' & ({words} | '{LARGE}')", self.project_label());
         let labels = [
             query.roles.iter().map(|role| label('r', role)).collect::<Vec<_>>(),
             query.tools.iter().map(|tool| label('t', tool)).collect(),
@@ -213,7 +208,7 @@ impl SearchIndex for PostgresStore {
     }
 
     fn is_exact(&self, query: &IndexQuery) -> bool {
-        query.phrases.iter().all(|phrase| phrase.tokens.len() == 1)
+        !query.condition.has(&|phrase| phrase.tokens.len() > 1)
     }
 
     async fn checked(&self) -> Result<Option<u64>, StoreError> {

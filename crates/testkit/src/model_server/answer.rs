@@ -12,7 +12,7 @@ const MOST_DELTAS: usize = 64;
 
 /// One answer of the model: its blocks, in order, and its faults.
 ///
-/// The same answer serves both APIs. Without any block it is an empty answer.
+/// The same answer serves every API. Without any block it is an empty answer.
 ///
 /// ```
 /// use std::time::Duration;
@@ -42,7 +42,7 @@ pub struct Answer {
     pub(super) next: Wait,
 }
 
-/// A part of an answer: a content block of the one API, an output item of the other.
+/// A part of an answer: a content block, an output item, or some chunks of the APIs that know neither.
 #[derive(Debug, Clone)]
 pub(super) struct Block {
     pub(super) content: Content,
@@ -91,7 +91,8 @@ pub(super) enum Ending {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamPosition {
     /// After this many events. The Messages API begins with `message_start` and `ping`, the Responses API with
-    /// `response.created` and `response.in_progress`, so 2 is before any block with either.
+    /// `response.created` and `response.in_progress`, so 2 is before any block with either. The Chat completions API
+    /// begins with one chunk that has only the role, the Gemini API with the first block.
     Events(usize),
     /// In the middle of the block with this index: half of its deltas are sent.
     InBlock(usize),
@@ -112,7 +113,7 @@ pub struct Usage {
     pub cache_write: u64,
     /// Those of [`cache_write`](Self::cache_write) that were written for an hour instead of 5 minutes.
     pub cache_write_1h: u64,
-    /// Tokens of reasoning; only the Responses API reports them.
+    /// Tokens of reasoning; the Messages API does not report them.
     pub reasoning: u64,
 }
 
@@ -183,24 +184,25 @@ impl Answer {
         self.block(Content::Text(deltas.into_iter().map(Into::into).collect()))
     }
 
-    /// Thinks aloud: a thinking block, or a reasoning item with this as its summary.
+    /// Thinks aloud: a thinking block, a reasoning item with this as its summary, `reasoning_content`, or a thought.
     pub fn thinking(self, text: &str) -> Self {
         self.block(Content::Thinking(deltas(text)))
     }
 
-    /// Calls a tool: `tool_use`, or `function_call` with `input` as its arguments.
+    /// Calls a tool: `tool_use`, or a function call with `input` as its arguments.
     pub fn tool(self, name: &str, input: Value) -> Self {
         self.block(Content::Tool { name: name.into(), input })
     }
 
     /// Calls a tool that takes text as it stands, as `apply_patch` of Codex does: `custom_tool_call`.
     ///
-    /// The Messages API has no such thing; there it is a `tool_use` whose input has `text` under `input`.
+    /// The other APIs have no such thing; there it is a plain call whose input has `text` under `input`.
     pub fn custom_tool(self, name: &str, text: &str) -> Self {
         self.block(Content::CustomTool { name: name.into(), input: text.into() })
     }
 
-    /// Sends a content block or output item as it stands, for what has no method here.
+    /// Sends a content block, an output item, a delta (Chat completions) or a part (Gemini) as it stands, for what
+    /// has no method here.
     pub fn raw(self, block: Value) -> Self {
         self.block(Content::Raw(block))
     }
@@ -260,7 +262,8 @@ impl Answer {
 
     /// Overrides the stop reason of the Messages API, with `max_tokens` for example.
     ///
-    /// In the Responses API `max_tokens` is an answer that ends with `response.incomplete`.
+    /// In the Responses API `max_tokens` is an answer that ends with `response.incomplete`; the other APIs have their
+    /// own word for it.
     pub fn stop_reason(mut self, reason: &str) -> Self {
         self.stop_reason = Some(reason.into());
         self

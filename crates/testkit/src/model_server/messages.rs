@@ -3,12 +3,14 @@
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Content, deltas};
-use super::stream::{Event, Rendered, id};
+use super::stream::{Event, Format, Rendered, id};
 
 /// Any text will do: only the service itself reads it.
 const SIGNATURE: &str = "c2lnbmF0dXJl";
 
-pub(super) fn render(answer: &Answer, model: &str) -> Rendered {
+pub(super) const FORMAT: Format = Format { render, error_body, error_event };
+
+fn render(answer: &Answer, model: &str) -> Rendered {
     let usage = answer.usage;
     let usage_with = |output: u64| {
         json!({
@@ -103,7 +105,7 @@ fn tool_use(name: &str, input: &Value) -> Parts {
     }
 }
 
-pub(super) fn error_body(status: u16, message: &str) -> Value {
+fn error_body(status: u16, message: &str) -> Value {
     let kind = match status {
         400 => "invalid_request_error",
         401 => "authentication_error",
@@ -117,6 +119,6 @@ pub(super) fn error_body(status: u16, message: &str) -> Value {
     json!({"type": "error", "error": {"type": kind, "message": message}})
 }
 
-pub(super) fn error_event(kind: &str, message: &str) -> Event {
+fn error_event(kind: &str, message: &str) -> Event {
     Event::new("error", json!({"error": {"type": kind, "message": message}}))
 }

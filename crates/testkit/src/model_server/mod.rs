@@ -1,7 +1,7 @@
 //! A model server for tests, which the real coding agents take for the service that they talk to.
 //!
-//! It implements the Messages API of Anthropic and the Responses API of OpenAI, streamed or not, on its own loopback
-//! port. A test writes the answers of the model, runs the agent, and then checks the agent's requests:
+//! It implements the Messages API of Anthropic, the Responses and Chat completions APIs of OpenAI and the Gemini API
+//! of Google, streamed or not, on its own loopback port. A test writes the answers of the model, runs the agent, and then checks the agent's requests:
 //!
 //! ```
 //! use azureal_testkit::model_server::{Answer, ModelServer};
@@ -29,12 +29,15 @@
 //! Answers are used up in order, by any client. If several agents run at once, or an answer depends on the question,
 //! [`ModelServer::answering`] takes a function of the request.
 //!
-//! With [`ModelServer::with_cache`] the server has the prompt caches of the providers, and reports measured usage.
+//! With [`ModelServer::with_cache`] the server has the prompt caches of Anthropic and OpenAI, and reports measured
+//! usage.
 //!
 //! It uses only plain threads, and none is left when the server is dropped.
 
 mod answer;
 mod cache;
+mod chat;
+mod gemini;
 mod http;
 mod messages;
 mod request;
@@ -303,7 +306,7 @@ fn respond(connection: &mut Connection, shared: &Shared, message: Message) -> io
         state.asked += usize::from(wants_answer);
         let request = Arc::new(Request::new(method, target, headers, &body, state.asked));
         state.requests.push(Arc::clone(&request));
-        let measured = state.cache.as_mut().filter(|_| wants_answer).map(|cache| cache.look_up(&request));
+        let measured = state.cache.as_mut().and_then(|cache| cache.look_up(&request));
         let answer = match &measured {
             Some(Err(refusal)) => Some(Answer::error(400, refusal)),
             _ if wants_answer => state.answers.pop_front(),
@@ -314,7 +317,7 @@ fn respond(connection: &mut Connection, shared: &Shared, message: Message) -> io
     shared.arrived.notify_all();
 
     match request.api {
-        Api::Messages | Api::Responses => {
+        Api::Messages | Api::Responses | Api::Chat | Api::Gemini => {
             let mut answer = answer.unwrap_or_else(|| (shared.model)(&request));
             if let Some(measured) = &measured {
                 answer.usage = measured.usage(answer.usage);
@@ -326,7 +329,9 @@ fn respond(connection: &mut Connection, shared: &Shared, message: Message) -> io
         Api::CountTokens => {
             let caches = shared.state.lock().unwrap().cache.is_some();
             let tokens = if caches { cache::count_tokens(&request.body) } else { body.len() as u64 / 4 + 1 };
-            send(connection, 200, &[], &json!({"input_tokens": tokens}))?;
+            let is_gemini = request.path.contains(":countTokens");
+            let name = if is_gemini { "totalTokens" } else { "input_tokens" };
+            send(connection, 200, &[], &json!({name: tokens}))?;
         }
         Api::Other => match request.method.as_str() {
             "HEAD" => connection.head(200, "application/json", Some(0), &[])?,
@@ -369,16 +374,19 @@ fn send(
 
 /// Sends an answer in the way that the request asks for.
 fn give(connection: &mut Connection, request: &Request, answer: &Answer) -> io::Result<Next> {
-    let is_messages = request.api == Api::Messages;
+    let format = match request.api {
+        Api::Messages => messages::FORMAT,
+        Api::Chat => chat::FORMAT,
+        Api::Gemini => gemini::FORMAT,
+        Api::Responses | Api::CountTokens | Api::Other => responses::FORMAT,
+    };
     if let Some(Failure { status, message, body }) = &answer.failure {
-        let usual = if is_messages { messages::error_body } else { responses::error_body };
-        let body = body.clone().unwrap_or_else(|| usual(*status, message));
+        let body = body.clone().unwrap_or_else(|| (format.error_body)(*status, message));
         send(connection, *status, &answer.headers, &body)?;
         return Ok(Next::Request);
     }
 
-    let render = if is_messages { messages::render } else { responses::render };
-    let mut rendered = render(answer, request.model().unwrap_or("unnamed"));
+    let mut rendered = (format.render)(answer, request.model().unwrap_or("unnamed"));
     if !request.streams() {
         let body = rendered.whole.to_string();
         connection.head(200, "application/json", Some(body.len()), &answer.headers)?;
@@ -404,8 +412,7 @@ fn give(connection: &mut Connection, request: &Request, answer: &Answer) -> io::
         }
         Ending::Error { place, kind, message } => {
             rendered.events.truncate(place.position(&rendered.events));
-            let event = if is_messages { messages::error_event } else { responses::error_event };
-            rendered.events.push(event(kind, message).after(&answer.next));
+            rendered.events.push((format.error_event)(kind, message).after(&answer.next));
         }
     }
     connection.head(200, "text/event-stream", None, &answer.headers)?;

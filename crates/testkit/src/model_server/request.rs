@@ -8,6 +8,9 @@ use super::cache::count_breakpoints;
 const SECRET: [&str; 6] =
     ["api-key", "authorization", "cookie", "proxy-authorization", "x-api-key", "x-goog-api-key"];
 
+/// The end of the path of a Gemini request that wants a stream.
+const STREAMING: &str = ":streamGenerateContent";
+
 /// The subject of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Api {
@@ -15,7 +18,11 @@ pub enum Api {
     Messages,
     /// An answer, by the Responses API of OpenAI.
     Responses,
-    /// The number of tokens in a prompt (`/v1/messages/count_tokens`).
+    /// An answer, by the Chat completions API of OpenAI.
+    Chat,
+    /// An answer, by the Gemini API of Google.
+    Gemini,
+    /// The number of tokens in a prompt (`/v1/messages/count_tokens`, `…:countTokens`).
     CountTokens,
     /// Anything else: probes, lists of models, and what a program should not have asked for.
     Other,
@@ -27,7 +34,9 @@ impl Api {
         match method {
             "POST" if path.ends_with("/messages") => Self::Messages,
             "POST" if path.ends_with("/responses") => Self::Responses,
-            "POST" if path.ends_with("/count_tokens") => Self::CountTokens,
+            "POST" if path.ends_with("/chat/completions") => Self::Chat,
+            "POST" if path.ends_with(":generateContent") || path.ends_with(STREAMING) => Self::Gemini,
+            "POST" if path.ends_with("/count_tokens") || path.ends_with(":countTokens") => Self::CountTokens,
             _ => Self::Other,
         }
     }
@@ -35,7 +44,7 @@ impl Api {
     /// Returns whether this asks the model for an answer.
     pub fn wants_answer(self) -> bool {
         match self {
-            Self::Messages | Self::Responses => true,
+            Self::Messages | Self::Responses | Self::Chat | Self::Gemini => true,
             Self::CountTokens | Self::Other => false,
         }
     }
@@ -82,23 +91,42 @@ impl Request {
 
     /// Returns the name of the model that is asked for.
     pub fn model(&self) -> Option<&str> {
-        self.body["model"].as_str()
+        match self.api {
+            // `/v1beta/models/NAME:generateContent`
+            Api::Gemini => self.path.rsplit('/').next()?.split(':').next(),
+            _ => self.body["model"].as_str(),
+        }
     }
 
     /// Returns whether the answer is to be streamed.
     pub fn streams(&self) -> bool {
-        self.body["stream"] == true
+        match self.api {
+            Api::Gemini => self.path.contains(STREAMING),
+            _ => self.body["stream"] == true,
+        }
     }
 
     /// Returns the names of the tools that the model may call.
     pub fn tools(&self) -> Vec<&str> {
-        let tools = self.body["tools"].as_array().into_iter().flatten();
-        tools.filter_map(|tool| tool["name"].as_str().or(tool["type"].as_str())).collect()
+        let tools = items(&self.body["tools"]).iter();
+        match self.api {
+            Api::Gemini => tools
+                .flat_map(|tool| items(&tool["functionDeclarations"]))
+                .filter_map(|tool| tool["name"].as_str())
+                .collect(),
+            Api::Chat => tools.filter_map(|tool| tool["function"]["name"].as_str()).collect(),
+            _ => tools.filter_map(|tool| tool["name"].as_str().or(tool["type"].as_str())).collect(),
+        }
     }
 
     /// Returns the program's instructions before the conversation: the system prompt or instructions.
     pub fn system(&self) -> String {
-        texts(&self.body[if self.api == Api::Messages { "system" } else { "instructions" }]).concat()
+        match self.api {
+            Api::Messages => texts(&self.body["system"]).concat(),
+            Api::Chat => self.texts_of("system").concat(),
+            Api::Gemini => texts(&self.body["systemInstruction"]["parts"]).concat(),
+            _ => texts(&self.body["instructions"]).concat(),
+        }
     }
 
     /// Returns every text in the name of the user, oldest first: prompts, and context that the program adds.
@@ -108,7 +136,7 @@ impl Request {
 
     /// Returns every text in the name of the model, oldest first.
     pub fn assistant_texts(&self) -> Vec<&str> {
-        self.texts_of("assistant")
+        self.texts_of(if self.api == Api::Gemini { "model" } else { "assistant" })
     }
 
     /// Returns the user's last prompt: the last user text that is no `<system-reminder>`, which Claude Code puts
@@ -123,9 +151,21 @@ impl Request {
     pub fn tool_results(&self) -> Vec<String> {
         let mut results = Vec::new();
         for message in self.conversation() {
-            for block in message["content"].as_array().into_iter().flatten() {
+            for block in items(&message["content"]) {
                 if block["type"] == "tool_result" {
                     results.push(texts(&block["content"]).concat());
+                }
+            }
+            if message["role"] == "tool" {
+                results.push(texts(&message["content"]).concat());
+            }
+            for part in items(&message["parts"]) {
+                match &part["functionResponse"]["response"] {
+                    Value::Null => {}
+                    // What a tool returns is any object; Gemini CLI puts a text under `output`.
+                    response => results.push(
+                        response["output"].as_str().map_or_else(|| response.to_string(), str::to_owned),
+                    ),
                 }
             }
             // `function_call_output` and its kind are items of their own.
@@ -143,13 +183,22 @@ impl Request {
 
     fn texts_of(&self, role: &str) -> Vec<&str> {
         let said = self.conversation().iter().filter(|message| message["role"] == role);
-        said.flat_map(|message| texts(&message["content"])).collect()
+        let content = if self.api == Api::Gemini { "parts" } else { "content" };
+        said.flat_map(|message| texts(&message[content])).collect()
     }
 
     fn conversation(&self) -> &[Value] {
-        let list = if self.api == Api::Messages { &self.body["messages"] } else { &self.body["input"] };
-        list.as_array().map_or(&[], Vec::as_slice)
+        items(match self.api {
+            Api::Messages | Api::Chat => &self.body["messages"],
+            Api::Gemini => &self.body["contents"],
+            _ => &self.body["input"],
+        })
     }
+}
+
+/// Returns the items of a list, or none.
+pub(super) fn items(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// Returns the texts of a content, which is one text or a list of blocks.
@@ -173,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn both_apis_are_asked_alike() {
+    fn all_apis_are_asked_alike() {
         let messages = request(
             "/v1/messages?beta=true",
             &json!({"model": "m", "stream": true, "system": [{"type": "text", "text": "Be kind."}],
@@ -199,7 +248,30 @@ mod tests {
                 {"type": "custom_tool_call_output", "output": [{"type": "input_text", "text": "b"}]},
             ]}),
         );
-        for request in [messages, responses] {
+        let chat = request(
+            "/v1/chat/completions",
+            &json!({"model": "m", "stream": true, "tools": [{"type": "function", "function": {"name": "Bash"}}],
+            "messages": [
+                {"role": "system", "content": "Be kind."},
+                {"role": "user", "content": [{"type": "text", "text": "<system-reminder>x"}, {"type": "text", "text": "Hello"}]},
+                {"role": "assistant", "content": "Looking.", "tool_calls": [{"id": "1"}, {"id": "2"}]},
+                {"role": "tool", "tool_call_id": "1", "content": "a"},
+                {"role": "tool", "tool_call_id": "2", "content": [{"type": "text", "text": "b"}]},
+            ]}),
+        );
+        let gemini = request(
+            "/v1beta/models/m:streamGenerateContent?alt=sse",
+            &json!({"systemInstruction": {"parts": [{"text": "Be kind."}]},
+            "tools": [{"functionDeclarations": [{"name": "Bash"}]}],
+            "contents": [
+                {"role": "user", "parts": [{"text": "<system-reminder>x"}, {"text": "Hello"}]},
+                {"role": "model", "parts": [{"text": "Looking."}, {"functionCall": {"name": "Bash"}}]},
+                {"role": "user", "parts": [
+                    {"functionResponse": {"name": "Bash", "response": {"output": "a"}}},
+                    {"functionResponse": {"name": "Bash", "response": {"output": "b"}}}]},
+            ]}),
+        );
+        for request in [messages, responses, chat, gemini] {
             assert!(request.api.wants_answer() && request.streams());
             assert_eq!(request.model(), Some("m"));
             assert_eq!(request.tools(), ["Bash"]);
@@ -219,5 +291,6 @@ mod tests {
         assert_eq!(request.prompt(), None);
         assert_eq!(Api::of("GET", "/v1/messages"), Api::Other);
         assert_eq!(Api::of("POST", "/v1/messages/count_tokens?beta=true"), Api::CountTokens);
+        assert_eq!(Api::of("POST", "/v1beta/models/m:countTokens"), Api::CountTokens);
     }
 }

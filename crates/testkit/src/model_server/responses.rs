@@ -3,12 +3,14 @@
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Content, deltas};
-use super::stream::{Event, Rendered, id};
+use super::stream::{Event, Format, Rendered, id};
 
 /// Any text will do: only the service itself reads it.
 const ENCRYPTED: &str = "ZW5jcnlwdGVk";
 
-pub(super) fn render(answer: &Answer, model: &str) -> Rendered {
+pub(super) const FORMAT: Format = Format { render, error_body, error_event };
+
+fn render(answer: &Answer, model: &str) -> Rendered {
     let id = id("resp_");
     let response = |status: &str, output: &[Value], usage: Value| {
         json!({
@@ -147,7 +149,7 @@ pub(super) fn error_body(status: u16, message: &str) -> Value {
     json!({"error": {"message": message, "type": kind, "param": null, "code": code}})
 }
 
-pub(super) fn error_event(kind: &str, message: &str) -> Event {
+fn error_event(kind: &str, message: &str) -> Event {
     let error = json!({"code": kind, "message": message});
     let response = json!({"id": id("resp_"), "object": "response", "status": "failed", "output": [],
         "usage": null, "error": error});

@@ -1,10 +1,20 @@
-//! An answer as a list of events, which is what both APIs make of one.
+//! An answer as a list of events, which is what every API makes of one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 
-use super::answer::{StreamPosition, Wait};
+use super::answer::{Answer, StreamPosition, Wait};
+
+/// The form of answers and errors in one API.
+pub(super) struct Format {
+    /// An answer of this model.
+    pub(super) render: fn(&Answer, &str) -> Rendered,
+    /// The body of a refusal, by its status and message.
+    pub(super) error_body: fn(u16, &str) -> Value,
+    /// An error in a stream, by its type and message.
+    pub(super) error_event: fn(&str, &str) -> Event,
+}
 
 /// An answer in the format of one API.
 pub(super) struct Rendered {
@@ -16,21 +26,42 @@ pub(super) struct Rendered {
 
 /// One event of a stream.
 pub(super) struct Event {
-    name: &'static str,
-    data: Value,
+    /// `None` in the APIs that name no events.
+    name: Option<&'static str>,
+    data: String,
+    /// Whether it carries a part of a block.
+    is_delta: bool,
     /// The block that it belongs to.
     block: Option<usize>,
     pub(super) wait: Wait,
 }
 
 impl Event {
-    /// Creates an event that belongs to no block. The name is written into the data too, as both APIs do.
+    /// Creates an event that belongs to no block. The name is written into the data too, as the APIs that name
+    /// events do.
     pub(super) fn new(name: &'static str, mut data: Value) -> Self {
         let mut named = json!({"type": name});
         if let (Value::Object(named), Value::Object(data)) = (&mut named, &mut data) {
             named.append(data);
         }
-        Self { name, data: named, block: None, wait: Wait::default() }
+        let is_delta = name.ends_with("delta");
+        Self { name: Some(name), is_delta, ..Self::text(named.to_string()) }
+    }
+
+    /// Creates an event without a name that belongs to no block.
+    pub(super) fn unnamed(data: &Value) -> Self {
+        Self::text(data.to_string())
+    }
+
+    /// Creates an event whose data is this text, which need not be JSON.
+    pub(super) fn text(data: impl Into<String>) -> Self {
+        Self { name: None, data: data.into(), is_delta: false, block: None, wait: Wait::default() }
+    }
+
+    /// Marks an event without a name as one that carries a part of a block.
+    pub(super) fn delta(mut self) -> Self {
+        self.is_delta = true;
+        self
     }
 
     pub(super) fn after(mut self, wait: &Wait) -> Self {
@@ -43,13 +74,10 @@ impl Event {
         self
     }
 
-    fn is_delta(&self) -> bool {
-        self.name.ends_with("delta")
-    }
-
     /// Returns the event as it goes over the line.
     pub(super) fn line(&self) -> String {
-        format!("event: {}\ndata: {}\n\n", self.name, self.data)
+        let name = self.name.map(|name| format!("event: {name}\n")).unwrap_or_default();
+        format!("{name}data: {}\n\n", self.data)
     }
 }
 
@@ -71,7 +99,7 @@ impl StreamPosition {
             Self::AfterBlock(block) => of_block(block).last().map_or(0, |at| at + 1),
             Self::InBlock(block) => {
                 let places = of_block(block);
-                let deltas: Vec<usize> = places.iter().copied().filter(|at| events[*at].is_delta()).collect();
+                let deltas: Vec<usize> = places.iter().copied().filter(|at| events[*at].is_delta).collect();
                 // A block without deltas, or with a single one, is still cut after it has begun.
                 let last_sent = deltas.get(deltas.len().div_ceil(2).wrapping_sub(1)).unwrap_or(&places[0]);
                 last_sent + 1

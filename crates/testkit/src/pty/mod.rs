@@ -24,7 +24,7 @@ use std::io::{Read, Write};
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use portable_pty::{Child, CommandBuilder, ExitStatus, MasterPty, PtySize, native_pty_system};
 
@@ -125,6 +125,11 @@ impl PtyProgram {
             || child.try_wait().unwrap(),
             || format!("the end; the screen is\n{}", lock(seen).text()),
         );
+        // A process that it left behind may keep the terminal open.
+        let shown_by = Instant::now() + Duration::from_secs(2);
+        while !lock(seen).is_over && Instant::now() < shown_by {
+            thread::sleep(Duration::from_millis(2));
+        }
         let code = status.signal().is_none().then(|| status.exit_code());
         self.status = Some(status);
         code

@@ -7,11 +7,19 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use azureal_testkit::model_server::{Answer, Cache, Clock, Gate, ModelServer, StreamPosition, Usage};
+use azureal_testkit::model_server::{Answer, Api, Cache, Clock, Gate, ModelServer, StreamPosition, Usage};
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(20);
-const APIS: [&str; 2] = ["/v1/messages?beta=true", "/v1/responses"];
+const APIS: [&str; 4] = [
+    "/v1/messages?beta=true",
+    "/v1/responses",
+    "/v1/chat/completions",
+    "/v1beta/models/some-model:streamGenerateContent?alt=sse",
+];
+
+/// The APIs whose caches the server knows.
+const CACHING: [&str; 2] = [APIS[0], APIS[1]];
 
 /// What came back until the server closed.
 struct Response {
@@ -47,10 +55,11 @@ impl Response {
             rest = &rest[line + 2 + size + 2..];
         };
         let text = String::from_utf8(text).unwrap();
-        let events = text.split_terminator("\n\n").map(|event| {
-            let (name, data) = event.split_once('\n').unwrap();
+        let events = text.split_terminator("\n\n").filter(|event| *event != "data: [DONE]").map(|event| {
+            let (name, data) =
+                event.split_once('\n').map_or((None, event), |(name, data)| (Some(name), data));
             let data: Value = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
-            assert_eq!(data["type"], name.strip_prefix("event: ").unwrap());
+            assert_eq!(data["type"].as_str(), name.map(|name| name.strip_prefix("event: ").unwrap()));
             data
         });
         (events.collect(), ended)
@@ -61,7 +70,9 @@ impl Response {
         let (events, _) = self.events();
         let text = |event: &Value| {
             let delta = &event["delta"];
-            delta["text"].as_str().or(delta.as_str()).map(str::to_owned)
+            let chunk = &event["choices"][0]["delta"]["content"];
+            let part = &event["candidates"][0]["content"]["parts"][0]["text"];
+            [&delta["text"], delta, chunk, part].into_iter().find_map(Value::as_str).map(str::to_owned)
         };
         events.iter().filter_map(text).collect()
     }
@@ -95,8 +106,11 @@ fn ask(server: &ModelServer, path: &str, stream: bool) -> Response {
     let body = json!({
         "model": "some-model", "stream": stream, "messages": [{"role": "user", "content": "Hello"}],
         "input": [{"type": "message", "role": "user", "content": "Hello"}],
+        "contents": [{"role": "user", "parts": [{"text": "Hello"}]}],
     });
-    call(server, "POST", path, &body.to_string())
+    // The Gemini API says it in the path.
+    let path = if stream { path.to_owned() } else { path.replace(":streamGenerate", ":generate") };
+    call(server, "POST", &path, &body.to_string())
 }
 
 fn kinds(events: &[Value]) -> Vec<&str> {
@@ -148,6 +162,69 @@ fn an_answer_is_streamed_by_the_responses_api() {
 }
 
 #[test]
+fn an_answer_is_streamed_by_the_chat_completions_api() {
+    let answer = Answer::new()
+        .thinking("Hm.")
+        .text("Let me look.")
+        .tool("read", json!({"path": "a b"}))
+        .tool("list", json!({}))
+        .usage(Usage { input: 7, output: 3, cache_read: 2, reasoning: 1, ..Usage::default() });
+    let server = ModelServer::always(answer);
+    let (events, ended) = ask(&server, APIS[2], true).events();
+    assert!(ended);
+    let deltas: Vec<&Value> = events.iter().map(|event| &event["choices"][0]["delta"]).collect();
+    assert_eq!(deltas[0]["role"], "assistant");
+    assert_eq!(deltas[1]["reasoning_content"], "Hm.");
+    let calls: Vec<&Value> =
+        deltas.iter().flat_map(|delta| delta["tool_calls"].as_array()).flatten().collect();
+    let arguments = |index: u64| -> String {
+        let of_call = calls.iter().filter(|call| call["index"] == index);
+        of_call.filter_map(|call| call["function"]["arguments"].as_str()).collect()
+    };
+    assert_eq!((arguments(0), arguments(1)), (r#"{"path":"a b"}"#.into(), "{}".into()));
+    let [.., finish, last] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!(finish["choices"][0]["finish_reason"], "tool_calls");
+    assert_eq!(last["choices"], json!([]));
+
+    let whole = ask(&server, APIS[2], false).json();
+    assert_eq!(whole["usage"], last["usage"]);
+    assert_eq!((&whole["usage"]["prompt_tokens"], &whole["usage"]["total_tokens"]), (&json!(9), &json!(12)));
+    let message = &whole["choices"][0]["message"];
+    assert_eq!((&message["content"], &message["reasoning_content"]), (&json!("Let me look."), &json!("Hm.")));
+    assert_eq!(message["tool_calls"][1]["function"], json!({"name": "list", "arguments": "{}"}));
+}
+
+#[test]
+fn an_answer_is_streamed_by_the_gemini_api() {
+    let answer = Answer::new()
+        .thinking("Hm.")
+        .text("Let me look.")
+        .tool("read", json!({"path": "a"}))
+        .usage(Usage { input: 7, output: 3, cache_read: 2, reasoning: 1, ..Usage::default() });
+    let server = ModelServer::always(answer);
+    let response = ask(&server, APIS[3], true);
+    assert_eq!(response.streamed_text(), "Hm.Let me look.");
+    let (events, ended) = response.events();
+    assert!(ended);
+    let parts = |event: &Value| event["candidates"][0]["content"]["parts"].clone();
+    assert_eq!(parts(&events[0]), json!([{"text": "Hm.", "thought": true}]));
+    let [.., called, last] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!(parts(called)[0]["functionCall"]["args"], json!({"path": "a"}));
+    assert_eq!(last["candidates"][0]["finishReason"], "STOP");
+    let used = json!({"promptTokenCount": 9, "cachedContentTokenCount": 2, "candidatesTokenCount": 2,
+        "thoughtsTokenCount": 1, "totalTokenCount": 12});
+    assert_eq!(last["usageMetadata"], used);
+
+    let whole = ask(&server, APIS[3], false).json();
+    assert_eq!(parts(&whole)[1], json!({"text": "Let me look."}));
+    assert_eq!(parts(&whole)[2]["functionCall"]["name"], "read");
+    assert_eq!(whole["modelVersion"], "some-model");
+    let counted =
+        call(&server, "POST", "/v1beta/models/some-model:countTokens", r#"{"contents": []}"#).json();
+    assert!(counted["totalTokens"].as_u64().unwrap() > 0, "{counted}");
+}
+
+#[test]
 fn an_answer_that_is_not_streamed_comes_whole() {
     let server = ModelServer::always(Answer::new().text_in(["Hel", "lo"]));
     let message = ask(&server, APIS[0], false).json();
@@ -159,7 +236,7 @@ fn an_answer_that_is_not_streamed_comes_whole() {
 
 #[test]
 fn answers_are_given_in_order_and_then_refused() {
-    let server = ModelServer::scripted(["one", "two"]);
+    let server = ModelServer::scripted(["one", "two", "more", "still more"]);
     for path in APIS {
         assert_eq!(ask(&server, path, true).status, 200);
     }
@@ -175,32 +252,44 @@ fn a_function_answers_by_the_request() {
     let server = ModelServer::answering(|request| {
         Answer::from(format!("{} was number {}", request.prompt().unwrap(), request.number).as_str())
     });
-    for (path, expected) in APIS.into_iter().zip(["Hello was number 1", "Hello was number 2"]) {
-        assert_eq!(ask(&server, path, true).streamed_text(), expected);
+    for (path, number) in APIS.into_iter().zip(1..) {
+        assert_eq!(ask(&server, path, true).streamed_text(), format!("Hello was number {number}"));
     }
 }
 
 #[test]
 fn an_error_has_the_form_of_its_api() {
     let refuses = Answer::error(429, "slow down").retry_after(Duration::from_secs(3));
-    let server =
-        ModelServer::scripted([refuses.clone(), refuses, Answer::error(503, "").body(json!({"mine": true}))]);
+    let server = ModelServer::scripted([
+        refuses.clone(),
+        refuses.clone(),
+        Answer::error(503, "").body(json!({"mine": true})),
+    ]);
     let messages = ask(&server, APIS[0], true);
     assert_eq!(messages.status, 429);
     assert!(messages.head.contains("retry-after: 3"), "{}", messages.head);
     assert_eq!(messages.json()["error"], json!({"type": "rate_limit_error", "message": "slow down"}));
     assert_eq!(ask(&server, APIS[1], true).json()["error"]["code"], "rate_limit_exceeded");
     assert_eq!(ask(&server, APIS[1], true).json(), json!({"mine": true}));
+    server.push(refuses.clone());
+    assert_eq!(ask(&server, APIS[2], true).json()["error"]["code"], "rate_limit_exceeded");
+    server.push(refuses);
+    assert_eq!(ask(&server, APIS[3], true).json()["error"]["status"], "RESOURCE_EXHAUSTED");
 }
 
 #[test]
 fn a_stream_is_cut_where_the_answer_says() {
     let four = Answer::new().text("one two three four").text("five");
     let server = ModelServer::answering(move |request| {
+        let before_any_block = match request.api {
+            Api::Messages | Api::Responses => 2,
+            Api::Chat => 1,
+            _ => 0,
+        };
         let place = match request.number {
-            1 | 2 => StreamPosition::Events(2),
-            3 | 4 => StreamPosition::InBlock(0),
-            5 | 6 => StreamPosition::AfterBlock(0),
+            1..=4 => StreamPosition::Events(before_any_block),
+            5..=8 => StreamPosition::InBlock(0),
+            9..=12 => StreamPosition::AfterBlock(0),
             _ => StreamPosition::Events(1000),
         };
         four.clone().cut(place)
@@ -223,6 +312,10 @@ fn an_error_may_come_in_the_stream() {
     assert_eq!(events.last().unwrap()["error"]["type"], "overloaded");
     let (events, _) = ask(&server, APIS[1], true).events();
     assert_eq!(events.last().unwrap()["response"]["error"]["code"], "overloaded");
+    for (path, field) in [(APIS[2], "type"), (APIS[3], "status")] {
+        let (events, _) = ask(&server, path, true).events();
+        assert_eq!(events.last().unwrap()["error"][field], "overloaded", "{path}");
+    }
 }
 
 #[test]
@@ -423,7 +516,7 @@ fn a_request_with_five_breakpoints_is_refused_and_uses_up_no_answer() {
 
 #[test]
 fn requests_at_the_same_time_do_not_share_a_cache_entry() {
-    for path in APIS {
+    for path in CACHING {
         let both = Barrier::new(2);
         let server = ModelServer::answering(move |request| {
             if request.number <= 2 {
@@ -445,7 +538,7 @@ fn requests_at_the_same_time_do_not_share_a_cache_entry() {
 
 #[test]
 fn an_error_writes_no_cache_entry() {
-    for path in APIS {
+    for path in CACHING {
         let server =
             ModelServer::scripted([Answer::error(500, "out of order"), "Hello".into(), "Hello".into()])
                 .with_cache(Cache::new(&Clock::new()));

@@ -1,5 +1,5 @@
-//! The real Claude Code and the real Codex in front of our model server: that the server says what they
-//! understand, and that the homes keep them apart from the rest of the machine.
+//! The real agents in front of our model server: that the server says what they understand, and that the homes keep
+//! them apart from the rest of the machine.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -128,7 +128,7 @@ fn assert_prompt(request: &Request, prompt: &str) {
 
 #[test]
 fn claude_gives_a_plain_answer() {
-    let Some(agents) = Agents::find() else { return };
+    let Some(agents) = Agents::find(&["claude"]) else { return };
     let server = ModelServer::scripted([Answer::new().thinking("Hm.").text("Hello from the model.")]);
     let home = AgentHome::new(&agents, &server);
     let run = run_claude(&home, "Say hello\n");
@@ -152,7 +152,7 @@ fn claude_gives_a_plain_answer() {
 
 #[test]
 fn claude_runs_a_tool_and_hands_back_its_result() {
-    let Some(agents) = Agents::find() else { return };
+    let Some(agents) = Agents::find(&["claude"]) else { return };
     let server = ModelServer::scripted([
         Answer::new().text("Looking.").tool("Bash", json!({"command": "cat note.txt; echo made > new.txt"})),
         Answer::new().text("It says seventeen."),
@@ -172,7 +172,7 @@ fn claude_runs_a_tool_and_hands_back_its_result() {
 
 #[test]
 fn claude_tries_again_after_a_server_error() {
-    let Some(agents) = Agents::find() else { return };
+    let Some(agents) = Agents::find(&["claude"]) else { return };
     let server = ModelServer::scripted([Answer::error(500, "out of order"), Answer::from("Recovered.")]);
     let home = AgentHome::new(&agents, &server);
     let run = run_claude(&home, "Hello");
@@ -188,7 +188,7 @@ fn claude_tries_again_after_a_server_error() {
 
 #[test]
 fn claude_fails_when_the_key_is_refused() {
-    let Some(agents) = Agents::find() else { return };
+    let Some(agents) = Agents::find(&["claude"]) else { return };
     let server = ModelServer::always(Answer::error(401, "invalid x-api-key"));
     let home = AgentHome::new(&agents, &server);
     let run = run_claude(&home, "Hello");
@@ -202,7 +202,7 @@ fn claude_fails_when_the_key_is_refused() {
 
 #[test]
 fn claude_asks_again_without_a_stream_when_one_is_cut() {
-    let Some(agents) = Agents::find() else { return };
+    let Some(agents) = Agents::find(&["claude"]) else { return };
     let gate = Gate::new();
     let server = ModelServer::scripted([
         Answer::new().text("Once upon a time there was").cut(StreamPosition::InBlock(0)).hold(&gate),
@@ -229,7 +229,7 @@ fn claude_asks_again_without_a_stream_when_one_is_cut() {
 
 #[test]
 fn claude_passes_on_a_prompt_of_a_megabyte_unchanged() {
-    let Some(agents) = Agents::find() else { return };
+    let Some(agents) = Agents::find(&["claude"]) else { return };
     let server = ModelServer::scripted(["Long."]);
     let home = AgentHome::new(&agents, &server);
     let prompt = long_prompt(1_000_000);
@@ -241,7 +241,7 @@ fn claude_passes_on_a_prompt_of_a_megabyte_unchanged() {
 
 #[test]
 fn codex_gives_a_plain_answer() {
-    let Some(agents) = Agents::find() else { return };
+    let Some(agents) = Agents::find(&["codex"]) else { return };
     let server = ModelServer::scripted([Answer::new().thinking("**Hm**").text("Hello from the model.")]);
     let home = AgentHome::new(&agents, &server);
     let run = run_codex(&home, "Say hello\n");
@@ -267,7 +267,7 @@ fn codex_gives_a_plain_answer() {
 
 #[test]
 fn codex_runs_a_command_and_a_patch_and_hands_back_the_results() {
-    let Some(agents) = Agents::find() else { return };
+    let Some(agents) = Agents::find(&["codex"]) else { return };
     let patch = "*** Begin Patch\n*** Add File: new.txt\n+made\n*** End Patch\n";
     let server = ModelServer::scripted([
         Answer::new().text("Looking.").tool("exec_command", json!({"cmd": "cat note.txt"})),
@@ -293,7 +293,7 @@ fn codex_runs_a_command_and_a_patch_and_hands_back_the_results() {
 
 #[test]
 fn codex_tries_again_after_a_server_error_without_a_word() {
-    let Some(agents) = Agents::find() else { return };
+    let Some(agents) = Agents::find(&["codex"]) else { return };
     let server = ModelServer::scripted([Answer::error(500, "out of order"), Answer::from("Recovered.")]);
     let home = AgentHome::new(&agents, &server);
     let run = run_codex(&home, "Hello");
@@ -306,7 +306,7 @@ fn codex_tries_again_after_a_server_error_without_a_word() {
 
 #[test]
 fn codex_fails_when_the_key_is_refused() {
-    let Some(agents) = Agents::find() else { return };
+    let Some(agents) = Agents::find(&["codex"]) else { return };
     let server = ModelServer::always(Answer::error(401, "Incorrect API key provided"));
     let home = AgentHome::new(&agents, &server);
     let run = run_codex(&home, "Hello");
@@ -319,7 +319,7 @@ fn codex_fails_when_the_key_is_refused() {
 
 #[test]
 fn codex_asks_again_when_a_stream_is_cut() {
-    let Some(agents) = Agents::find() else { return };
+    let Some(agents) = Agents::find(&["codex"]) else { return };
     let server = ModelServer::scripted([
         Answer::new().text("Once upon a time there was").cut(StreamPosition::InBlock(0)),
         Answer::from("Second attempt."),
@@ -341,7 +341,7 @@ fn usages(server: &ModelServer) -> Vec<Usage> {
 
 #[test]
 fn claude_reads_in_a_tool_loop_what_it_has_written_to_the_cache() {
-    let Some(agents) = Agents::find() else { return };
+    let Some(agents) = Agents::find(&["claude"]) else { return };
     let clock = Clock::new();
     let server = ModelServer::answering(|request| match request.tool_results().len() {
         0 | 1 => Answer::new().text("Looking.").tool("Bash", json!({"command": "echo seventeen"})),
@@ -377,7 +377,7 @@ fn claude_reads_in_a_tool_loop_what_it_has_written_to_the_cache() {
 
 #[test]
 fn claude_passes_on_one_more_breakpoint_but_not_two() {
-    let Some(agents) = Agents::find() else { return };
+    let Some(agents) = Agents::find(&["claude"]) else { return };
     let server = ModelServer::always("Hello.").with_cache(Cache::new(&Clock::new()));
     let home = AgentHome::new(&agents, &server);
     let run_marked = |breakpoints: usize| {
@@ -401,7 +401,7 @@ fn claude_passes_on_one_more_breakpoint_but_not_two() {
 
 #[test]
 fn codex_reads_from_the_cache_in_a_tool_loop_and_with_a_new_key_only_if_keys_are_shared() {
-    let Some(agents) = Agents::find() else { return };
+    let Some(agents) = Agents::find(&["codex"]) else { return };
     for (keys, is_shared) in [(CacheKeys::Separate, false), (CacheKeys::Shared, true)] {
         let server = ModelServer::answering(|request| match request.tool_results().len() {
             0 => Answer::new().tool("exec_command", json!({"cmd": "echo seventeen"})),
@@ -424,7 +424,7 @@ fn codex_reads_from_the_cache_in_a_tool_loop_and_with_a_new_key_only_if_keys_are
 
 #[test]
 fn codex_passes_on_a_prompt_of_900_000_characters_unchanged() {
-    let Some(agents) = Agents::find() else { return };
+    let Some(agents) = Agents::find(&["codex"]) else { return };
     let server = ModelServer::scripted(["Long."]);
     let home = AgentHome::new(&agents, &server);
     let prompt = long_prompt(900_000);
@@ -434,9 +434,60 @@ fn codex_passes_on_a_prompt_of_900_000_characters_unchanged() {
     assert_prompt(&server.requests()[0], &prompt);
 }
 
+/// Has a program run a command with its tool `shell`. The program prints lines of JSON and takes its prompt from its input.
+fn runs_a_tool_and_hands_back_its_result(program: &'static str, arguments: &[&str], shell: &'static str) {
+    let Some(agents) = Agents::find(&[program]) else { return };
+    // By the request: programs also ask for titles and suggestions.
+    let server = ModelServer::answering(move |request| {
+        if !request.tool_results().is_empty() {
+            return Answer::from("Seventeen.");
+        }
+        let command = "cat note.txt; echo made > new.txt";
+        let input = json!({"command": command, "description": "Reads a note", "is_background": false});
+        Answer::new().text("Looking.").tool(shell, input)
+    });
+    let home = AgentHome::new(&agents, &server);
+    fs::write(home.project().join("note.txt"), "seventeen\n").unwrap();
+    let run = run(&home, home.command(program).args(arguments), "What does the note say?\n");
+
+    assert!(run.status.success(), "{}", run.stderr);
+    let printed = run.lines.iter().map(Value::to_string).collect::<Vec<_>>().join("\n");
+    assert!(printed.contains("Seventeen."), "{printed}");
+    assert_eq!(fs::read_to_string(home.project().join("new.txt")).unwrap(), "made\n");
+    let requests = server.requests();
+    assert!(
+        requests[0].prompt().unwrap().contains("What does the note say?"),
+        "{:?}",
+        requests[0].user_texts()
+    );
+    assert!(requests[0].tools().contains(&shell), "{:?}", requests[0].tools());
+    assert!(!requests[0].system().is_empty());
+    let last = requests.iter().find(|request| !request.tool_results().is_empty()).unwrap();
+    assert!(last.tool_results()[0].contains("seventeen"), "{:?}", last.tool_results());
+    assert!(last.assistant_texts().contains(&"Looking."), "{:?}", last.assistant_texts());
+    assert_nobody_else_was_asked(&server);
+}
+
+#[test]
+fn gemini_runs_a_tool_and_hands_back_its_result() {
+    let arguments = ["-o", "stream-json", "-y", "--skip-trust"];
+    runs_a_tool_and_hands_back_its_result("gemini", &arguments, "run_shell_command");
+}
+
+#[test]
+fn qwen_runs_a_tool_and_hands_back_its_result() {
+    let arguments = ["-o", "stream-json", "-y", "--auth-type", "openai"];
+    runs_a_tool_and_hands_back_its_result("qwen", &arguments, "run_shell_command");
+}
+
+#[test]
+fn opencode_runs_a_tool_and_hands_back_its_result() {
+    runs_a_tool_and_hands_back_its_result("opencode", &["run", "--format", "json", "--auto"], "bash");
+}
+
 #[test]
 fn an_agent_that_talks_to_somebody_else_is_found_out() {
-    let Some(agents) = Agents::find() else { return };
+    let Some(agents) = Agents::find(&["codex"]) else { return };
     let server = ModelServer::scripted(["Hello."]);
     let home = AgentHome::new(&agents, &server);
     // What the home turns off is turned on again.

@@ -7,8 +7,6 @@ use azureal_core::event::{
 use azureal_core::{
     Block, Compaction, Event, Image, Json, OutputPart, Role, Seq, Tool, ToolOutput, counted, duration_text,
 };
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD as BASE64;
 
 use super::prose::prose;
 use super::text::{code_block, escaped, is_diff};
@@ -246,7 +244,7 @@ fn output(content: &ToolOutput, is_error: bool) -> String {
 
 /// Returns a picture, a sound or a film, with its bytes in the page.
 fn media(image: &Image) -> String {
-    let address = format!("data:{};base64,{}", image.media_type, BASE64.encode(&image.data));
+    let address = image.data_url();
     match image.media_type.kind() {
         "audio" => format!("<audio controls preload=\"none\" src=\"{address}\"></audio>\n"),
         "video" => format!("<video controls preload=\"none\" src=\"{address}\"></video>\n"),

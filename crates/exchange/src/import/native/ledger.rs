@@ -7,14 +7,14 @@ use azureal_core::event::{Complete, Usage};
 use azureal_core::{Event, LASTING_MARKS, SessionStore, StoreError, Tokens};
 use serde::{Deserialize, Serialize};
 
-/// Returns the name of the mark of an imported session.
-pub(super) fn mark_name(agent: &str, id: &str) -> String {
+/// Returns the name of the mark in the store that is the ledger of a native session.
+pub fn native_mark(agent: &str, id: &str) -> String {
     format!("{LASTING_MARKS}{agent}:{id}")
 }
 
 /// Returns whether a native session was imported into a store and deleted there.
 pub async fn was_deleted(store: &dyn SessionStore, agent: &str, id: &str) -> Result<bool, StoreError> {
-    let Some(mark) = store.mark(&mark_name(agent, id)).await? else { return Ok(false) };
+    let Some(mark) = store.mark(&native_mark(agent, id)).await? else { return Ok(false) };
     match store.get(mark.session).await {
         Err(StoreError::NoSuchSession(_)) => Ok(true),
         found => found.map(|_| false),

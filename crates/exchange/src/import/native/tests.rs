@@ -87,7 +87,8 @@ impl World {
         let session = home.sessions(None).next().unwrap().unwrap();
         let head = home.head(&session).unwrap();
         let candidate = NativeCandidate { agent: "claude", home: &*home, session: &session, head: &head };
-        let import = NativeImport { store: &*self.store, runs: &runs, is_dry, again, in_batches: true, now };
+        let (store, now, used_in) = (&*self.store, Some(now), None);
+        let import = NativeImport { store, runs: &runs, is_dry, again, in_batches: true, now, used_in };
         match block_on(import.import(candidate, ".")).unwrap() {
             NativeStep::Done(imported) => imported,
             NativeStep::Ready(ready) => block_on(import.create_all(vec![*ready])).unwrap().unwrap().remove(0),
@@ -367,7 +368,7 @@ fn a_session_that_is_imported_by_several_processes_at_once_is_there_once() {
                 let head = home.head(&session).unwrap();
                 let candidate =
                     NativeCandidate { agent: "claude", home: &*home, session: &session, head: &head };
-                let now = SystemTime::now() + Duration::from_secs(3600);
+                let now = Some(SystemTime::now() + Duration::from_secs(3600));
                 let runs = StoredRuns::default();
                 let import = NativeImport {
                     store: &store,
@@ -376,6 +377,7 @@ fn a_session_that_is_imported_by_several_processes_at_once_is_there_once() {
                     again: false,
                     in_batches: true,
                     now,
+                    used_in: None,
                 };
                 let NativeStep::Ready(ready) = block_on(import.import(candidate, ".")).unwrap() else {
                     return;

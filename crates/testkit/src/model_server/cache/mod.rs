@@ -10,10 +10,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde_json::Value;
-
 use super::answer::Usage;
-use super::request::{Api, Request};
+use super::request::{Api, Request, items};
 
 pub(super) use breakpoints::{count_breakpoints, count_tokens};
 pub use count::IMAGE_TOKENS;
@@ -144,11 +142,13 @@ impl Cache {
         self
     }
 
-    /// Measures a request that wants an answer. The error is the message of a refusal with status 400.
-    pub(super) fn look_up(&mut self, request: &Request) -> Result<Measured, String> {
+    /// Measures a request of an API whose cache this is; `None` for the others. The error is the message of a refusal
+    /// with status 400.
+    pub(super) fn look_up(&mut self, request: &Request) -> Option<Result<Measured, String>> {
         match request.api {
-            Api::Messages => messages::look_up(self, &request.body),
-            _ => Ok(responses::look_up(self, &request.body)),
+            Api::Messages => Some(messages::look_up(self, &request.body)),
+            Api::Responses => Some(Ok(responses::look_up(self, &request.body))),
+            Api::Chat | Api::Gemini | Api::CountTokens | Api::Other => None,
         }
     }
 
@@ -186,9 +186,4 @@ fn hash(parts: impl Hash) -> Key {
     let mut hasher = DefaultHasher::new();
     parts.hash(&mut hasher);
     hasher.finish()
-}
-
-/// Returns the items of a list, or none.
-fn items(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
 }

@@ -1,4 +1,4 @@
-//! The time since which turns count.
+//! The times that `--since` takes.
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -11,7 +11,11 @@ use crate::error::{Error, quoted};
 /// # Errors
 ///
 /// It is none of them.
-pub fn parse_since(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, Error> {
+pub fn parse_since(text: &str) -> Result<Timestamp, Error> {
+    since(text, azureal_engine::clock::now(), &TimeZone::system())
+}
+
+fn since(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, Error> {
     let ago = || {
         let unit = text.chars().last()?;
         let seconds = match unit {
@@ -40,7 +44,7 @@ mod tests {
     fn a_time_is_a_date_of_the_user_or_relative() {
         let now: Timestamp = "2026-01-31T12:30:00Z".parse().unwrap();
         let zone = TimeZone::fixed(jiff::tz::offset(2));
-        let since = |text: &str| parse_since(text, now, &zone).map(|time| time.to_string()).ok();
+        let since = |text: &str| since(text, now, &zone).map(|time| time.to_string()).ok();
         for (text, expected) in [
             ("30m", "2026-01-31T12:00:00Z"),
             ("12h", "2026-01-31T00:30:00Z"),
@@ -52,8 +56,20 @@ mod tests {
         ] {
             assert_eq!(since(text).as_deref(), Some(expected), "{text}");
         }
-        for text in ["", "d", "-1d", "7", "1.5h", "7 d", "yesterday", "2026-13-01", "4294967295w", "７d", "é"]
-        {
+        for text in [
+            "",
+            "d",
+            "-1d",
+            "7",
+            "1.5h",
+            "7 d",
+            "yesterday",
+            "2026-13-01",
+            "4294967295w",
+            "99999999999999999999d",
+            "７d",
+            "7é",
+        ] {
             assert_eq!(since(text), None, "{text}");
         }
     }

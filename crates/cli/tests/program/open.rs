@@ -1,0 +1,419 @@
+//! `azureal open`: a session in the own interface of an agent's program, and back.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use azureal_testkit::model_server::{Answer, ModelServer};
+use azureal_testkit::pty::PtyProgram;
+use azureal_testkit::real_agents::KEY;
+use azureal_testkit::{thorough, until};
+use serde_json::{Value, json};
+
+use crate::real_agents::Real;
+use crate::world::{Ran, World, assistant, user};
+
+/// A program that resumes a session as Claude Code does, and answers each line that is typed. `back` continues from the first prompt,
+/// `delete` removes the session, `fail` ends with an error.
+const CLAUDE: &str = r#"
+[ "$1" = --version ] && { echo '2.1.197 (Claude Code)'; exit; }
+[ "$1" = --resume ] || exit 2
+file=$(ls "$HOME"/.claude/projects/*/"$2".jsonl) || exit 2
+number=$(wc -l < "$file")
+echo "$@" > "$HOME/arguments"
+env > "$HOME/environment"
+echo "opened $number lines"
+line() {
+    printf '{"type":"%s","uuid":"%s","parentUuid":"%s","sessionId":"%s","timestamp":"2026-11-15T07:05:00Z","cwd":"/p","message":%s}\n' "$1" "$2" "$3" "$4" "$5" >> "$file"
+}
+while read -r typed; do
+    last=$(grep -o '"uuid":"[^"]*"' "$file" | tail -n 1 | cut -d '"' -f 4)
+    case "$typed" in
+        quit) exit 0 ;;
+        fail) exit 3 ;;
+        delete) rm "$file"; exit 0 ;;
+        back) last=$(grep -o '"uuid":"[^"]*"' "$file" | head -n 1 | cut -d '"' -f 4) ;;
+    esac
+    number=$((number + 1))
+    line user "u$number" "$last" "$2" '{"role":"user","content":"'"$typed"'"}'
+    line assistant "a$number" "u$number" "$2" '{"id":"m'$number'","role":"assistant","model":"opus","stop_reason":"end_turn","usage":{"input_tokens":10,"output_tokens":1},"content":[{"type":"text","text":"Yes, '"$typed"'"}]}'
+    echo "answered $typed"
+done
+"#;
+
+/// A project with a session of two turns, and the program.
+fn project() -> World {
+    let world = World::new();
+    world.program("claude", CLAUDE);
+    fs::create_dir(world.path("home")).unwrap();
+    let call = json!({"ToolCall": {"tool_use_id": "t1", "tool_name": "Bash", "input": {"command": "ls"}}});
+    let result = json!({"ToolResult": {"tool_use_id": "t1", "tool_name": "Bash", "content": "a.txt", "is_error": false}});
+    world.session(
+        "work",
+        &[user("One"), assistant("First."), user("Two"), call, result, assistant("Second.")],
+    );
+    world
+}
+
+fn azureal(world: &World, arguments: &[&str]) -> Command {
+    let mut command = world.with_programs(arguments);
+    command.env("HOME", world.path("home")).env("TERM", "xterm").env("AZUREAL_STORE", world.store());
+    command
+}
+
+fn run(world: &World, arguments: &[&str]) -> Ran {
+    world.ran(azureal(world, arguments).output().unwrap())
+}
+
+fn open(world: &World, arguments: &[&str]) -> PtyProgram {
+    PtyProgram::start(&azureal(world, &[&["open"], arguments].concat()), 120, 40)
+}
+
+/// Returns the prompts and answers of a session.
+fn texts(world: &World, session: &str) -> Vec<String> {
+    texts_in(run(world, &["show", session, "--json"]).json_lines())
+}
+
+fn texts_in(events: Vec<Value>) -> Vec<String> {
+    let text = |event: Value| match event["kind"].as_str() {
+        Some("UserMessage") => event["data"]["content"].as_str().map(str::to_owned),
+        Some("AssistantText") => event["data"]["text"].as_str().map(str::to_owned),
+        _ => None,
+    };
+    events.into_iter().filter_map(text).collect()
+}
+
+const BEFORE: [&str; 4] = ["One", "First.", "Two", "Second."];
+
+/// Asserts that a session has its turns and these.
+#[track_caller]
+fn assert_added(world: &World, added: &[&str]) {
+    assert_eq!(texts(world, "S1"), [&BEFORE[..], added].concat());
+}
+
+/// Returns the files in a folder and below it.
+fn files(folder: PathBuf) -> Vec<PathBuf> {
+    let (mut files, mut folders) = (Vec::new(), vec![folder]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { folders.push(path) } else { files.push(path) }
+        }
+    }
+    files
+}
+
+/// Asserts that neither the program nor azureal has a trace of the opening.
+#[track_caller]
+fn assert_no_trace(world: &World) {
+    for folder in ["home/.claude", "home/.local/state/azureal/opened"] {
+        assert_eq!(files(world.path(folder)), Vec::<PathBuf>::new());
+    }
+    assert_eq!(run(world, &["ps", "--json"]).json(), Value::Array(Vec::new()));
+}
+
+#[test]
+fn what_is_added_in_the_interface_becomes_turns_of_the_session() {
+    let world = project();
+    let mut claude = open(&world, &["S1", "-a", "claude", "--", "--model", "opus"]);
+    claude.wait_for("opened ");
+    claude.send("Three\r");
+    claude.wait_for("answered Three");
+    let arguments = fs::read_to_string(world.path("home/arguments")).unwrap();
+    assert!(arguments.ends_with(" --model opus\n"), "{arguments}");
+    let environment = fs::read_to_string(world.path("home/environment")).unwrap();
+    assert!(!environment.contains("AZUREAL_STORE"), "the store is no business of agents: {environment}");
+
+    // Nothing else happens in the session meanwhile.
+    let active = run(&world, &["ps", "--json"]).json();
+    assert_eq!((&active[0]["session"], &active[0]["interface"]), (&"S1".into(), &true.into()), "{active}");
+    let ps = run(&world, &["ps"]).stdout;
+    assert!(ps.contains("S1 · claude since") && ps.contains("in its own interface"), "{ps}");
+    for (arguments, expected) in [
+        (&["run", "-s", "S1", "-a", "offline", "no"][..], "a turn of S1 is running"),
+        (&["rm", "S1", "--yes"], "a turn of S1 work is running"),
+        (&["cancel", "S1"], "S1 work is open in the interface of claude"),
+        (&["compact", "S1"], ""),
+    ] {
+        let ran = run(&world, arguments);
+        assert_eq!(ran.code == 1, !expected.is_empty(), "{ran}");
+        assert!(ran.stderr.contains(expected), "{ran}");
+    }
+    let second = open(&world, &["S1"]);
+    second.wait_for("a turn of S1 is running");
+
+    claude.send("Four\rquit\r");
+    assert_eq!(claude.wait_for_exit(), Some(0));
+    assert!(claude.screen().contains("S1 work: 2 turns added in Claude Code"), "{}", claude.screen());
+    assert_added(&world, &["Three", "Yes, Three", "Four", "Yes, Four"]);
+    assert_no_trace(&world);
+    let session = &run(&world, &["list", "--json"]).json()[0];
+    assert_eq!((&session["agent"], &session["input_tokens"]), (&"claude".into(), &20.into()), "{session}");
+    let again = run(&world, &["run", "-c", "-a", "offline", "Five"]);
+    assert_eq!(again.code, 0, "{again}");
+    assert_eq!(texts(&world, "S1").len(), 10, "it is the session that was used last");
+}
+
+#[test]
+fn the_program_gets_the_turns_as_turns() {
+    let world = project();
+    let mut claude = open(&world, &["-a", "claude", "--keep"]);
+    claude.wait_for("opened ");
+    let written = files(world.path("home/.claude"));
+    let [file] = &written[..] else { panic!("{written:?}") };
+    let text = fs::read_to_string(file).unwrap();
+    for part in ["\"One\"", "First.", "\"tool_use\"", "\"tool_result\"", "a.txt", "Second."] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    claude.send("Three\rquit\r");
+    assert_eq!(claude.wait_for_exit(), Some(0));
+    assert_added(&world, &["Three", "Yes, Three"]);
+    assert!(claude.screen().contains("Claude Code keeps the session in"), "{}", claude.screen());
+    assert!(files(world.path("home/.local/state/azureal/opened")).is_empty());
+    // An import knows it.
+    let imported = run(&world, &["import", "--from", "claude", "--json"]);
+    assert_eq!(imported.code, 0, "{imported}");
+    assert_added(&world, &["Three", "Yes, Three"]);
+    assert_eq!(run(&world, &["list", "--json"]).json().as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_program_that_adds_nothing_leaves_nothing() {
+    let world = project();
+    for (typed, message) in [
+        ("quit\r", "S1 work: no turn was added in Claude Code"),
+        ("fail\r", "exit status: 3"),
+        ("delete\r", "S1 work: no turn was added in Claude Code"),
+    ] {
+        let mut claude = open(&world, &["S1", "-a", "claude"]);
+        claude.wait_for("opened ");
+        claude.send(typed);
+        assert_eq!(claude.wait_for_exit(), Some(0));
+        assert!(claude.screen().contains(message), "{}", claude.screen());
+        assert_added(&world, &[]);
+        assert_no_trace(&world);
+    }
+}
+
+#[test]
+fn a_user_who_goes_back_in_the_program_gets_another_session() {
+    let world = project();
+    let mut claude = open(&world, &["S1", "-a", "claude"]);
+    claude.wait_for("opened ");
+    claude.send("back\r");
+    claude.wait_for("answered back");
+    claude.send("quit\r");
+    assert_eq!(claude.wait_for_exit(), Some(0));
+    assert!(claude.screen().contains("are in S2"), "{}", claude.screen());
+    assert_added(&world, &[]);
+    assert_eq!(texts(&world, "S2"), ["One", "back", "Yes, back"]);
+    assert_no_trace(&world);
+}
+
+#[test]
+fn what_cannot_be_opened_is_said() {
+    let world = project();
+    let ran = run(&world, &["open", "S1", "-a", "claude"]);
+    assert_eq!(ran.code, 2, "{ran}");
+    assert!(ran.stderr.contains("needs a terminal"), "{ran}");
+    for (arguments, message) in [
+        (&["S1", "-a", "codex"][..], "codex is not installed"),
+        (&["S1", "-a", "nobody"], "nobody"),
+        (&["S9"], "no session S9"),
+    ] {
+        let mut refused = open(&world, arguments);
+        assert_ne!(refused.wait_for_exit(), Some(0));
+        assert!(refused.screen().contains(message), "{}", refused.screen());
+    }
+    assert_no_trace(&world);
+}
+
+#[test]
+fn a_killed_azureal_leaves_the_session_to_the_program_and_its_turns_to_the_next_command() {
+    let world = project();
+    // In a shell, which keeps the terminal open.
+    let command = azureal(&world, &["open", "S1", "-a", "claude"]);
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", "\"$0\" \"$@\"; echo \"ended with $?\"; cat"]);
+    shell.arg(command.get_program()).args(command.get_args()).current_dir(world.path("p")).env_clear();
+    shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let claude = PtyProgram::start(&shell, 120, 40);
+    claude.wait_for("opened ");
+    claude.send("Three\r");
+    claude.wait_for("answered Three");
+    let program = run(&world, &["ps", "--json"]).json()[0]["pid"].as_u64().unwrap();
+    let status = fs::read_to_string(format!("/proc/{program}/status")).unwrap();
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap().trim();
+    let kill = |pid: &str| assert!(Command::new("kill").args(["-9", pid]).status().unwrap().success());
+    kill(parent);
+    claude.wait_for("ended with 137");
+    let refused = run(&world, &["run", "-s", "S1", "-a", "offline", "no"]);
+    assert_eq!(refused.code, 1, "{refused}");
+    assert!(refused.stderr.contains("a turn of S1 is running: claude"), "{refused}");
+    assert_added(&world, &[]);
+    kill(&program.to_string());
+    until("the next command takes it back", || {
+        let ran = run(&world, &["list"]);
+        ran.stderr.contains("recovered S1: 1 turn added in claude").then_some(())
+    });
+    assert_added(&world, &["Three", "Yes, Three"]);
+    assert_no_trace(&world);
+}
+
+/// The calls that change a file, or make a change durable.
+const CALLS: &str =
+    "rename,renameat,renameat2,unlink,unlinkat,mkdir,mkdirat,rmdir,write,pwrite64,ftruncate,fsync,fdatasync";
+
+/// Runs an opening under strace, with a fault as strace writes it, and types a turn. Returns the log of the calls.
+fn traced(world: &World, fault: Option<&str>) -> String {
+    let log = world.path("strace");
+    let command = azureal(world, &["open", "S1", "-a", "claude"]);
+    let mut strace = Command::new("strace");
+    strace.args(["-qq", "-y", "-e", "signal=none", "-e", &format!("trace={CALLS}")]).arg("-o").arg(&log);
+    if let Some(fault) = fault {
+        strace.args(["-e", &format!("inject={fault}")]);
+    }
+    strace.arg(command.get_program()).args(command.get_args()).current_dir(world.path("p")).env_clear();
+    strace.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut opened = PtyProgram::start(&strace, 120, 40);
+    // Typed ahead: the program reads it if it is started.
+    opened.send("Three\rquit\r");
+    opened.wait_for_exit();
+    fs::read_to_string(log).unwrap()
+}
+
+#[test]
+fn an_opening_that_is_killed_at_any_step_loses_and_doubles_nothing() {
+    let log = {
+        let world = project();
+        let log = traced(&world, None);
+        assert_added(&world, &["Three", "Yes, Three"]);
+        log
+    };
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut faults = Vec::new();
+    for line in log.lines() {
+        let Some((name, _)) = line.split_once('(') else { continue };
+        let count = counts.entry(name).or_default();
+        *count += 1;
+        if !line.contains(" = -1 ") {
+            faults.push(format!("{name}:signal=SIGKILL:when={count}"));
+        }
+    }
+    assert!(faults.len() > 20, "{log}");
+    // Each takes about a second; all of them where time does not matter.
+    let step = thorough(faults.len() / 12, 1).max(1);
+    for fault in faults.iter().step_by(step) {
+        let world = project();
+        traced(&world, Some(fault));
+        // The program may have outlived azureal for a moment.
+        until(fault, || {
+            run(&world, &["list"]);
+            files(world.path("home/.local/state/azureal/opened")).is_empty().then_some(())
+        });
+        let found = texts(&world, "S1");
+        let added: Vec<&str> = found.iter().skip(BEFORE.len()).map(String::as_str).collect();
+        assert!(added.is_empty() || added == ["Three", "Yes, Three"], "{fault}: {found:?}");
+        let sessions = run(&world, &["list", "--json"]).json();
+        assert_eq!(sessions.as_array().unwrap().len(), 1, "{fault}: {sessions}");
+        assert_no_trace(&world);
+    }
+}
+
+/// Answers the questions that the programs ask a new user.
+fn be_known(real: &Real) {
+    let project = fs::canonicalize(real.home.project()).unwrap();
+    let project = project.to_str().unwrap();
+    let claude = json!({
+        "hasCompletedOnboarding": true,
+        "theme": "dark",
+        "customApiKeyResponses": {"approved": [KEY], "rejected": []},
+        "projects": {project: {"hasTrustDialogAccepted": true, "hasCompletedProjectOnboarding": true}},
+    });
+    fs::write(real.home.claude_config_dir().join(".claude.json"), claude.to_string()).unwrap();
+    let config = real.home.codex_home().join("config.toml");
+    let known = fs::read_to_string(&config).unwrap();
+    fs::write(config, format!("{known}\n[projects.\"{project}\"]\ntrust_level = \"trusted\"\n")).unwrap();
+}
+
+/// Makes a session with one agent, opens it in the interface of the other and types a prompt there.
+#[track_caller]
+fn open_for_real(by: &str, agent: &str, call: Answer) {
+    let server = ModelServer::scripted::<Answer>([]);
+    let Some(real) = Real::new(&server) else { return };
+    be_known(&real);
+    assert!(
+        Command::new("git").args(["init", "-q"]).current_dir(real.home.project()).status().unwrap().success()
+    );
+    server.push(call);
+    server.push("The code is 48151.");
+    let ran = real.run(&["run", "-s", "work", "-a", by, "--permission", "all", "Read the code"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    let before = texts_of(&real);
+
+    let mut command = real.command(&["open", "work", "-a", agent]);
+    command.env("TERM", "xterm-256color");
+    server.push("Opened and answered.");
+    let mut opened = PtyProgram::start(&command, 120, 40);
+    until("the history", || {
+        // An advertisement, which may not read keys yet.
+        if opened.screen().contains("Use existing model") {
+            opened.send("2");
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        opened.screen().contains("The code is 48151.").then_some(())
+    });
+    // A program that has just drawn its history may not read keys yet.
+    until("the prompt is typed", || {
+        opened.send("What now?");
+        std::thread::sleep(Duration::from_millis(500));
+        opened.screen().contains("What now?").then_some(())
+    });
+    opened.send("\r");
+    opened.wait_for("Opened and answered.");
+    let request = server.requests().pop().unwrap();
+    let told = format!("{:?} {:?}", request.user_texts(), request.tool_results());
+    assert!(told.contains("Read the code") && told.contains("code-in-the-file"), "{told}");
+    until("the interface ends", || {
+        opened.send(if agent == "claude" { "\x03" } else { "\x04" });
+        std::thread::sleep(Duration::from_millis(300));
+        opened.screen().contains("S1 work: ").then_some(())
+    });
+    assert_eq!(opened.wait_for_exit(), Some(0));
+    let added = ["What now?", "Opened and answered."].map(str::to_owned);
+    assert_eq!(texts_of(&real), [&before[..], &added].concat());
+    let homes = [real.home.claude_config_dir().join("projects"), real.home.codex_home().join("sessions")];
+    let left: Vec<PathBuf> = homes.into_iter().flat_map(files).collect();
+    assert_eq!(left.len(), 1, "only that of the first turn: {left:?}");
+
+    // The session continues with either.
+    server.push("Still here.");
+    let ran = real.run(&["run", "-s", "work", "-a", by, "--permission", "read", "And now?"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    let told = server.requests().pop().unwrap().user_texts().join("\n");
+    assert!(told.contains("Opened and answered."), "{told}");
+}
+
+fn texts_of(real: &Real) -> Vec<String> {
+    texts_in(real.run(&["show", "work", "--json"]).json_lines())
+}
+
+#[test]
+fn a_session_of_claude_is_opened_in_codex() {
+    open_for_real(
+        "claude",
+        "codex",
+        Answer::new().tool("Bash", json!({"command": "echo code-in-the-file", "description": "Read"})),
+    );
+}
+
+#[test]
+fn a_session_of_codex_is_opened_in_claude() {
+    open_for_real(
+        "codex",
+        "claude",
+        Answer::new().tool("exec_command", json!({"cmd": "echo code-in-the-file"})),
+    );
+}
