@@ -84,7 +84,7 @@ pub enum TakeBack<'a> {
     /// What was added is in the store.
     Done(TakenBack),
     /// A turn still runs, in a background process of the program.
-    Running(InterfaceRun<'a>),
+    Running(Box<InterfaceRun<'a>>),
 }
 
 impl Workspace {
@@ -458,7 +458,7 @@ impl<'a> InterfaceRun<'a> {
         let taken = taken.map_err(|error: Error| {
             error.with_hint("the next azureal command tries again; nothing is lost")
         })?;
-        let Some(mut taken) = taken else { return Ok(TakeBack::Running(self)) };
+        let Some(mut taken) = taken else { return Ok(TakeBack::Running(Box::new(self))) };
         if let Err(error) = self.note.remove() {
             taken.problems.push(format!("the note of the open session stays: {error}"));
         }

@@ -95,8 +95,8 @@ pub use search_index::{
     SearchIndex, TOKENS_VERSION,
 };
 pub use session::{
-    Compaction, Counts, NewSession, NotASessionNumber, Seq, SessionId, SessionRecord, TIMESTAMP_FORMAT,
-    Tally, Tokens, TurnTotals, normal_timestamp,
+    Compaction, Counts, NewSession, NotASessionNumber, PREVIEW_CHARS, Seq, SessionId, SessionRecord,
+    TIMESTAMP_FORMAT, Tally, Tokens, TurnTotals, normal_timestamp,
 };
 pub use session_check::{LogCheck, SessionProblem, check_sessions, shared_uuids};
 pub use session_context::{

@@ -76,7 +76,7 @@ impl NativeHome for QwenHome {
         let mut head = NativeHead { id: session.id.clone(), ..NativeHead::default() };
         let mut is_known = false;
         first_objects(&session.path, HEAD_LINES, |fields| {
-            let Some(record) = fields.read::<Record<'_>>().filter(|record| record.is_of_qwen()) else {
+            let Some(record) = fields.read::<Record<'_>>().filter(Record::is_of_qwen) else {
                 return ControlFlow::Continue(());
             };
             if !is_known {

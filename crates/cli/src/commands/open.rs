@@ -124,7 +124,7 @@ async fn take_back(mut run: InterfaceRun<'_>) -> Result<TakenBack, Failure> {
         let name = run.command.name;
         run = match run.take_back().await? {
             TakeBack::Done(taken) => return Ok(taken),
-            TakeBack::Running(run) => run,
+            TakeBack::Running(run) => *run,
         };
         if std::mem::take(&mut is_first) {
             tell(&format!(

@@ -368,7 +368,7 @@ fn a_session_that_is_imported_by_several_processes_at_once_is_there_once() {
                 let head = home.head(&session).unwrap();
                 let candidate =
                     NativeCandidate { agent: "claude", home: &*home, session: &session, head: &head };
-                let now = Some(SystemTime::now() + Duration::from_secs(3600));
+                let now = SystemTime::now() + Duration::from_secs(3600);
                 let runs = StoredRuns::default();
                 let import = NativeImport {
                     store: &store,
@@ -376,7 +376,7 @@ fn a_session_that_is_imported_by_several_processes_at_once_is_there_once() {
                     is_dry: false,
                     again: false,
                     in_batches: true,
-                    now,
+                    now: Some(now),
                     used_in: None,
                 };
                 let NativeStep::Ready(ready) = block_on(import.import(candidate, ".")).unwrap() else {
