@@ -245,7 +245,7 @@ impl Workspace {
         is_over: bool,
     ) -> NativeTarget<'a> {
         let used_in = Some(opened.used_in.as_str());
-        NativeTarget { into: self, runs, originals, is_dry: false, is_over, used_in }
+        NativeTarget { into: self, runs, originals, is_dry: false, again: false, is_over, used_in }
     }
 
     /// Finds the written session in the home of the program.

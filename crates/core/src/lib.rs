@@ -74,7 +74,7 @@ pub use context::{Context, ContextBuilder, STOP_NOTES, build_context, render_eve
 pub use context_command::{ContextCommand, OnFailure};
 pub use context_frame::{ContextFrame, build_context_prompt, strip_context, wrap_context};
 pub use context_store::{ContextStore, Laid, MemoryContextStore, SessionInfo, SessionKey};
-pub use crash_notes::{CrashNotes, Mark, NewMark};
+pub use crash_notes::{CrashNotes, LASTING_MARKS, Mark, NewMark};
 pub use digest::Digest;
 pub use event::{Event, EventError};
 pub use fold::{Fold, events_of_message, fold};
