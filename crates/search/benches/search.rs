@@ -62,7 +62,7 @@ fn vocabulary(random: &mut Random) -> Vec<String> {
         let mut one = |of: &[&'static str]| of[random.rank(of.len())];
         format!("{}{}{}", one(&first), one(&vowel), one(&last))
     };
-    (0..150_000).map(|index| (0..index % 4 + 1).map(|_| syllable()).collect()).collect()
+    (0..150_000).map(|index| (0..index % 2 + 1).map(|_| syllable()).collect()).collect()
 }
 
 fn text(random: &mut Random, words: &[String], count: usize) -> String {
@@ -171,7 +171,8 @@ fn words_asked(random: &mut Random, words: &[String], texts: &[String], count: u
     let mut asked = Vec::new();
     for index in 0..count {
         let text = &texts[random.below(texts.len())];
-        let all: Vec<&str> = text.split_whitespace().collect();
+        let all: Vec<&str> =
+            text.split_whitespace().filter(|word| word.contains(char::is_alphabetic)).collect();
         let at = random.below(all.len().saturating_sub(1).max(1));
         let (sort, text) = match index % 4 {
             0 => ("word", words[random.rank(words.len())].clone()),

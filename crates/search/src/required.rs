@@ -7,8 +7,8 @@ use crate::trigrams::{folded, trigrams};
 
 /// The most trigrams of a condition. An expression that needs more is searched by some of them.
 const MOST: usize = 96;
-/// The most trigrams of one literal.
-const MOST_OF_LITERAL: usize = 24;
+/// The most trigrams of one literal. More take longer to look up than the events take to read that they rule out.
+const MOST_OF_LITERAL: usize = 6;
 /// The most alternations within each other.
 const DEEPEST: usize = 8;
 
@@ -79,13 +79,15 @@ impl Parts<'_> {
 
     fn end_literal(&mut self) {
         let trigrams = trigrams(&std::mem::take(&mut self.literal));
-        // Spread over the literal, as far as the order of trigrams is one of chance.
         let step = trigrams.len().div_ceil(MOST_OF_LITERAL).max(1);
         for trigram in trigrams.into_iter().step_by(step) {
-            let Some(left) = self.left.checked_sub(1) else { return };
-            *self.left = left;
-            self.conditions
-                .push(IndexCondition::Phrase(IndexPhrase { tokens: vec![trigram], is_prefix: false }));
+            let phrase = IndexPhrase { tokens: vec![trigram], is_prefix: false };
+            let condition = IndexCondition::Phrase(phrase);
+            if *self.left == 0 || self.conditions.contains(&condition) {
+                continue;
+            }
+            *self.left -= 1;
+            self.conditions.push(condition);
         }
     }
 }
@@ -112,14 +114,17 @@ mod tests {
     #[test]
     fn an_expression_needs_its_literals() {
         for (expression, expected) in [
-            ("token", "(ken & oke & tok)"),
+            ("token", "(tok & oke & ken)"),
             ("tok", "tok"),
+            ("aaaaaaa", "aaa"),
+            // Every second one of a longer literal.
+            ("abcdefghijkl", "(abc & cde & efg & ghi & ijk)"),
             ("to", "-"),
             (".*", "-"),
             ("abc.*def", "(abc & def)"),
             ("ab.cd", "-"),
             ("(?i)ToK", "tok"),
-            ("(?i)straße", "(aße & raß & str & tra)"),
+            ("(?i)straße", "(str & tra & raß & aße)"),
             ("[tT][oO]k", "tok"),
             ("t[oa]k", "-"),
             ("a(b)c", "abc"),

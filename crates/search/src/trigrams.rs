@@ -12,30 +12,9 @@ const SIGNS: u32 = 0xE100;
 
 /// Returns the distinct trigrams of a text, with a space before and after each.
 pub(crate) fn trigram_tokens(text: &str) -> String {
-    let trigrams = distinct(text);
-    let mut tokens = String::with_capacity(trigrams.len() * 6 + 1);
-    tokens.push(' ');
-    for trigram in trigrams {
-        trigram.iter().for_each(|c| tokens.push(*c));
-        tokens.push(' ');
-    }
-    tokens
-}
-
-/// Returns the distinct trigrams of a text.
-pub(crate) fn trigrams(text: &str) -> Vec<String> {
-    distinct(text).into_iter().map(String::from_iter).collect()
-}
-
-fn distinct(text: &str) -> Vec<[char; LENGTH]> {
-    let mut found: Vec<[char; LENGTH]> = Vec::new();
-    let (mut next, mut full) = (['\0'; LENGTH], AT_ONCE);
-    for (index, c) in text.chars().enumerate() {
-        next = [next[1], next[2], folded(c)];
-        if index + 1 < LENGTH {
-            continue;
-        }
-        found.push(next);
+    let (mut found, mut full) = (Vec::new(), AT_ONCE);
+    for trigram in each_trigram(text) {
+        found.push(trigram);
         if found.len() >= full {
             found.sort_unstable();
             found.dedup();
@@ -44,7 +23,27 @@ fn distinct(text: &str) -> Vec<[char; LENGTH]> {
     }
     found.sort_unstable();
     found.dedup();
-    found
+    let mut tokens = String::with_capacity(found.len() * 6 + 1);
+    tokens.push(' ');
+    for trigram in found {
+        tokens.extend(trigram);
+        tokens.push(' ');
+    }
+    tokens
+}
+
+/// Returns the trigrams of a text, in their order.
+pub(crate) fn trigrams(text: &str) -> Vec<String> {
+    each_trigram(text).map(String::from_iter).collect()
+}
+
+fn each_trigram(text: &str) -> impl Iterator<Item = [char; LENGTH]> {
+    let mut next = ['\0'; LENGTH];
+    let all = text.chars().map(move |c| {
+        next = [next[1], next[2], folded(c)];
+        next
+    });
+    all.skip(LENGTH - 1)
 }
 
 /// Returns one character for all that differ in case alone, and one that is part of a token for those that are not.

@@ -281,3 +281,21 @@ impl ShownProgress {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snippet_is_wrapped_between_words() {
+        let query = Query::words("\"token row\" 検索").unwrap();
+        let snippet =
+            Snippet::of("two refreshes race on the token row of 検索 and_a_very_long_word x", &query);
+        assert_eq!(
+            snippet_text(&snippet, Paint::PLAIN, Some(20)),
+            "  two refreshes race\n  on the [token row]\n  of [検索]\n  and_a_very_long_word\n  x"
+        );
+        assert!(!snippet_text(&snippet, Paint::PLAIN, None).contains('\n'));
+        assert!(snippet_text(&snippet, Paint::PLAIN, Some(1)).contains("[token\n"));
+    }
+}

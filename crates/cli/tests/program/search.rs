@@ -83,7 +83,7 @@ fn words_phrases_prefixes_and_filters_find_events() {
         (&["-F", "oken", "--agent", "codex", "--role", "user"], &[bucket]),
         (&["-F", "uth/token.r", "--tool", "edit"], &["S1 4"]),
         (&["-F", "索エン"], &["S1 6"]),
-        (&["-F", "--", "-> "], &[]),
+        (&["-F", "(x)"], &[]),
     ] {
         assert_eq!(found(&world, arguments), expected, "{arguments:?}");
     }
