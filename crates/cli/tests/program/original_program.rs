@@ -351,20 +351,15 @@ fn a_file_of_the_original_is_sound_and_is_continued() {
         .unwrap();
     let wrapped = "<azureal-session-context>\nold\n</azureal-session-context>\n\nthe prompt";
     let instructions = "# AGENTS.md instructions for /p\n<INSTRUCTIONS>\nx\n</INSTRUCTIONS>";
-    for (seq, (kind, event, text)) in [
+    let rows = [
         ("UserMessage", user(instructions), instructions),
         ("UserMessage", user(wrapped), wrapped),
         ("AssistantText", assistant("Hi!"), "Hi!"),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        store
-            .execute(
-                "INSERT INTO events (session_id, seq, kind, data, char_len) VALUES (1, ?1, ?2, CAST(?3 AS BLOB), ?4)",
-                rusqlite::params![i64::try_from(seq + 1).unwrap(), kind, event.to_string(), i64::try_from(text.len()).unwrap()],
-            )
-            .unwrap();
+    ];
+    for (seq, (kind, event, text)) in (1_i64..).zip(rows) {
+        let length = i64::try_from(text.len()).unwrap();
+        let sql = "INSERT INTO events (session_id, seq, kind, data, char_len) VALUES (1, ?1, ?2, CAST(?3 AS BLOB), ?4)";
+        store.execute(sql, rusqlite::params![seq, kind, event.to_string(), length]).unwrap();
     }
     drop(store);
     let kinds = || -> Vec<String> {
