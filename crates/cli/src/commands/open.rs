@@ -75,8 +75,17 @@ pub(crate) async fn run(
     }
     let run = place.open_in_agent(&record, args.agent.as_deref(), args.keep, &args.arguments).await?;
     let name = run.command.name;
+    // Signals of the terminal are for the program, which shares it with us. We end when it does. A handler, unlike an ignored signal, is
+    // not inherited.
+    let signals_are_ours = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGQUIT, SIGHUP] {
+        if let Err(error) = register_conditional_default(signal, Arc::clone(&signals_are_ours)) {
+            run.discard().await;
+            return Err(Failure::new("signals", format!("signals cannot be heard: {error}")));
+        }
+    }
     let (run, exit) = start(run).await?;
-    let taken = take_back(run).await?;
+    let taken = take_back(run, &signals_are_ours).await?;
     report(&record, name, &taken, out)?;
     if exit.is_some_and(|exit| !exit.success()) && taken.turns == 0 {
         warn(&format!("{name} ended with {}", exit.map(|exit| exit.to_string()).unwrap_or_default()));
@@ -86,15 +95,6 @@ pub(crate) async fn run(
 
 /// Runs the program until the user quits it.
 async fn start(mut run: InterfaceRun<'_>) -> Result<(InterfaceRun<'_>, Option<ExitStatus>), Failure> {
-    // These are for the program, which shares the terminal with us. We end when it does. A handler, unlike an ignored signal, is not
-    // inherited.
-    let ended = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGQUIT, SIGHUP] {
-        if let Err(error) = register_conditional_default(signal, Arc::clone(&ended)) {
-            run.discard().await;
-            return Err(Failure::new("signals", format!("signals cannot be heard: {error}")));
-        }
-    }
     let InterfaceCommand { program, arguments, directory, environment, name, .. } = &run.command;
     let variables = environment.iter();
     let started =
@@ -110,23 +110,21 @@ async fn start(mut run: InterfaceRun<'_>) -> Result<(InterfaceRun<'_>, Option<Ex
     };
     let noted = run.started(child.id());
     let exit = child.wait();
-    ended.store(true, Ordering::SeqCst);
     if let Err(error) = noted {
         warn(error.message());
     }
     Ok((run, exit.ok()))
 }
 
-/// Takes back what was added. Waits for a turn that the program runs in the background.
-async fn take_back(mut run: InterfaceRun<'_>) -> Result<TakenBack, Failure> {
-    let mut is_first = true;
+/// Takes back what was added. Waits for a turn that the program runs in the background: then the signals of the terminal are for us.
+async fn take_back(mut run: InterfaceRun<'_>, signals_are_ours: &AtomicBool) -> Result<TakenBack, Failure> {
     loop {
         let name = run.command.name;
         run = match run.take_back().await? {
             TakeBack::Done(taken) => return Ok(taken),
             TakeBack::Running(run) => *run,
         };
-        if std::mem::take(&mut is_first) {
+        if !signals_are_ours.swap(true, Ordering::SeqCst) {
             tell(&format!(
                 "{name} still runs a turn in the background. Waiting for it; after Ctrl-C the next azureal command adds it"
             ));

@@ -27,7 +27,7 @@ echo "$@" > "$HOME/arguments"
 env > "$HOME/environment"
 echo "opened $number lines"
 line() {
-    printf '{"type":"%s","uuid":"%s","parentUuid":"%s","sessionId":"%s","timestamp":"2026-11-15T07:05:00Z","cwd":"/p","message":%s}\n' "$1" "$2" "$3" "$4" "$5" >> "$file"
+    printf '{"type":"%s","uuid":"%s","parentUuid":"%s","sessionId":"%s","timestamp":"'"$(date -u +%Y-%m-%dT%H:%M:%SZ)"'","cwd":"/p","message":%s}\n' "$1" "$2" "$3" "$4" "$5" >> "$file"
 }
 while read -r typed; do
     last=$(grep -o '"uuid":"[^"]*"' "$file" | tail -n 1 | cut -d '"' -f 4)
@@ -352,17 +352,24 @@ fn type_and_quit(opened: &mut PtyProgram, history: &str, answer: &str, quit: &st
     });
     // A program that has just drawn its history may not read keys yet.
     until("the prompt is typed", || {
-        opened.send("What now?");
-        std::thread::sleep(Duration::from_millis(500));
-        opened.screen().contains("What now?").then_some(())
+        // Without what an earlier attempt has left.
+        opened.send("\x15Go further");
+        (0..30).find_map(|_| {
+            std::thread::sleep(Duration::from_millis(100));
+            opened.screen().contains("Go further").then_some(())
+        })
     });
     opened.send("\r");
     opened.wait_for(answer);
-    until("the interface ends", || {
+    let is_over = |opened: &PtyProgram| opened.screen().contains("S1 work: ");
+    for _ in 0..60 {
+        if is_over(opened) {
+            break;
+        }
         opened.send(quit);
-        std::thread::sleep(Duration::from_millis(300));
-        opened.screen().contains("S1 work: ").then_some(())
-    });
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    assert!(is_over(opened), "{}", opened.screen());
     assert_eq!(opened.wait_for_exit(), Some(0));
 }
 
@@ -390,7 +397,7 @@ fn open_for_real(by: &str, agent: &str, call: Answer) {
     let request = server.requests().pop().unwrap();
     let told = format!("{:?} {:?}", request.user_texts(), request.tool_results());
     assert!(told.contains("Read the code") && told.contains("code-in-the-file"), "{told}");
-    let added = ["What now?", "Opened and answered."].map(str::to_owned);
+    let added = ["Go further", "Opened and answered."].map(str::to_owned);
     assert_eq!(texts_of(&real), [&before[..], &added].concat());
     let homes = [real.home.claude_config_dir().join("projects"), real.home.codex_home().join("sessions")];
     let left: Vec<PathBuf> = homes.into_iter().flat_map(files).collect();
@@ -432,6 +439,7 @@ fn open_in(program: &'static str, arguments: &[&str]) {
     let Some(agents) = Agents::find(&[program]) else { return };
     let server = ModelServer::always("As I said.");
     let real = Real { home: AgentHome::new(&agents, &server) };
+    fs::write(real.home.project().join("notes.txt"), "a note\n").unwrap();
     git_repository(&real.home.project());
     let session = real.home.home().join("session.json");
     fs::write(&session, exported("work", &[user("One"), assistant("The first answer.")]).to_string())
@@ -442,7 +450,7 @@ fn open_in(program: &'static str, arguments: &[&str]) {
     command.env("TERM", "xterm-256color");
     let mut opened = PtyProgram::start(&command, 120, 40);
     type_and_quit(&mut opened, "The first answer.", "As I said.", "\x03");
-    assert_eq!(texts_of(&real), ["One", "The first answer.", "What now?", "As I said."]);
+    assert_eq!(texts_of(&real), ["One", "The first answer.", "Go further", "As I said."]);
     // Nothing of it is left to import.
     let ran = real.run(&["import", "--from", program, "--json"]);
     assert_eq!(ran.code, 0, "{ran}");
