@@ -69,7 +69,7 @@ impl Agents {
         Self { folder: folder.into() }
     }
 
-    /// Returns the folder with the programs, to stand first in a `PATH`. It also has the version of Node that they need.
+    /// Returns the folder with the programs, to stand first in a `PATH`.
     pub fn bin(&self) -> PathBuf {
         self.folder.join("node_modules").join(".bin")
     }
