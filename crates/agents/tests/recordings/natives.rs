@@ -225,7 +225,7 @@ fn known(table: &[(&str, &[&str], &str)]) -> Vec<(String, Vec<String>)> {
     table.iter().map(|(case, differences, _)| ((*case).to_owned(), texts(differences))).collect()
 }
 
-/// The runs that left the sessions in `homes`: the session, the prompt, and the recording.
+/// The runs that left the sessions in `recordings/fixtures`: the session, the prompt, and the recording.
 const RUNS: [(&str, &str, &str); 11] = [
     ("11111111", "My name is Ada", "claude/current/session-first"),
     ("11111111", "What is my name?", "claude/current/session-resume"),
@@ -258,7 +258,7 @@ const WHOLE_THREAD: &str =
 
 #[test]
 fn sessions_of_several_runs_have_the_events_of_each_stream() {
-    let homes = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/homes");
+    let homes = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/fixtures");
     let mut found = Vec::new();
     for (session, prompt, recording) in RUNS {
         let case = cases::named(recording);
@@ -279,7 +279,7 @@ fn sessions_of_several_runs_have_the_events_of_each_stream() {
 
 #[test]
 fn a_resumed_thread_of_codex_counts_its_tokens_once() {
-    let homes = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/homes");
+    let homes = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/fixtures");
     let home = native::source("codex").unwrap().open(&homes.join("codex"), Path::new("/none")).unwrap();
     let usage = |events: &[Event]| match events.last() {
         Some(Event::Complete(complete)) => complete.usage.unwrap().input_tokens,

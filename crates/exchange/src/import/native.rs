@@ -595,7 +595,7 @@ struct Reader {
     /// The turns that were read ahead.
     ahead: VecDeque<NativeTurn>,
     may_run: bool,
-    /// When the session began.
+    /// When the session began: a turn before that is one of its origin. `None` if all that follow are its own.
     begun: Option<Timestamp>,
     /// The number of turns that were taken, and the last one of them.
     read: u64,
@@ -684,6 +684,8 @@ impl Reader {
     /// Skips the turns of the ledger. Events that the last of them got since stay. `false` if that turn is not at its place.
     fn skip(&mut self, ledger: &Ledger) -> Result<bool, NativeError> {
         self.earlier = ledger.earlier;
+        // Turns that follow those of the ledger are the session's own.
+        self.begun = None;
         while self.read < ledger.turns {
             let Some(turn) = self.take()? else {
                 // The last one runs again.

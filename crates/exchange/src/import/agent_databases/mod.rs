@@ -173,10 +173,13 @@ impl AgentDatabase {
     }
 }
 
-/// A database of an agent as a home. Sessions are opened by a function of the agent.
+/// Opens a session of a database to read its turns.
+type OpenTurns = fn(&AgentDatabase, &NativeSession) -> Result<Box<dyn NativeTurns>, NativeError>;
+
+/// A database of an agent as a home.
 struct DatabaseHome {
     database: AgentDatabase,
-    turns: fn(&AgentDatabase, &NativeSession) -> Result<Box<dyn NativeTurns>, NativeError>,
+    turns: OpenTurns,
 }
 
 impl NativeHome for DatabaseHome {
