@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::cases;
 
-const CWD: &str = "/home/dev/project";
+const CWD: &str = "/dev-home/project";
 
 /// What a conversation consists of, as the reader of each format finds it.
 #[derive(Debug, PartialEq)]
@@ -176,7 +176,7 @@ fn text() -> impl Strategy<Value = String> {
 fn call() -> impl Strategy<Value = Call> {
     let tool = prop_oneof![
         Just(("Bash", json!({"command": "cargo test"}))),
-        Just(("Read", json!({"file_path": "/home/dev/project/a.rs"}))),
+        Just(("Read", json!({"file_path": "/dev-home/project/a.rs"}))),
         Just(("Grep", json!({"pattern": "x"}))),
         Just(("mcp__files__list", json!({"path": "a"}))),
     ];
@@ -353,7 +353,7 @@ fn a_project_of_gemini_keeps_its_folder() {
     assert_eq!(writer.companions(&place(), &session), [(tmp.join("project/.project_root"), CWD.into())]);
     // A folder of another project.
     fs::create_dir_all(tmp.join("project")).unwrap();
-    fs::write(tmp.join("project/.project_root"), "/home/dev/other/project").unwrap();
+    fs::write(tmp.join("project/.project_root"), "/dev-home/other/project").unwrap();
     assert_eq!(place(), tmp.join("project-1/chats").join(name));
     // A folder of its own, under any name.
     fs::create_dir_all(tmp.join("abc")).unwrap();
