@@ -327,7 +327,7 @@ impl Workspace {
             [found, ..] => {
                 let runs = StoredRuns::default();
                 let mut originals = OriginalWriter::new();
-                let is_over = !writer.may_outlive_interface();
+                let is_over = !writer.may_outlive_interface(&self.home_of(source)?);
                 let mut target = self.target(opened, &runs, &mut originals, is_over);
                 let imported = written.import_now(found, &mut target).await?;
                 if imported.is_running {
