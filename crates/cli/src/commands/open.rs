@@ -9,7 +9,7 @@ use std::time::Duration;
 use azureal::Workspace;
 use azureal::error::shown;
 use azureal::opened::{InterfaceCommand, InterfaceRun, TakeBack, TakenBack};
-use azureal::sessions::{called, resolve_to_read};
+use azureal::sessions::{called, resolve, resolve_to_read};
 use azureal_agents::native::writers;
 use azureal_core::SessionRecord;
 use azureal_engine::Recovered;
@@ -18,7 +18,6 @@ use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT};
 use signal_hook::flag::register_conditional_default;
 
-use super::SessionToRead;
 use crate::failure::Failure;
 use crate::output::{Output, tell, warn};
 
@@ -42,8 +41,9 @@ Examples:
   azureal open -a codex --keep  the last session; Codex keeps its copy
   azureal open S3 -a claude -- --model opus")]
 pub(crate) struct Args {
-    #[command(flatten)]
-    session: SessionToRead,
+    /// The session: its number (S3) or its whole name; the last one of this worktree by default
+    #[arg(value_name = "SESSION")]
+    session: Option<String>,
     /// The agent whose program is started; by default that of the last turn, else the first that is installed
     #[arg(short, long, value_name = "PROGRAM", value_parser = programs())]
     agent: Option<String>,
@@ -66,7 +66,11 @@ pub(crate) async fn run(
     found: &[Recovered],
     out: &mut Output,
 ) -> Result<(), Failure> {
-    let record = resolve_to_read(place, found, args.session.session.as_deref()).await?;
+    // Turns are added to it, so that a prefix of a name is not enough.
+    let record = match &args.session {
+        Some(session) => resolve(&*place.store, session).await?,
+        None => resolve_to_read(place, found, None).await?,
+    };
     if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
         return Err(Failure::usage("the interface of an agent needs a terminal").with_hint(format!(
             "`azureal run -s {id}` sends a prompt without one, `azureal export {id} --format claude` writes the session",

@@ -223,6 +223,7 @@ fn what_cannot_be_opened_is_said() {
         (&["S1", "-a", "codex"][..], "codex is not installed"),
         (&["S1", "-a", "nobody"], "nobody"),
         (&["S9"], "no session S9"),
+        (&["wor"], "wor"),
     ] {
         let mut refused = open(&world, arguments);
         assert_ne!(refused.wait_for_exit(), Some(0));
