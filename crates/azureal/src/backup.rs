@@ -256,6 +256,8 @@ pub struct Restore {
     pub store: PathBuf,
     /// Whether there is a store, which is kept under another name.
     pub replaces: bool,
+    /// The number of sessions in that store, and of their events; `None` if it cannot be read.
+    pub replaced: Option<(u64, u64)>,
 }
 
 /// A finished restore.
@@ -310,13 +312,14 @@ impl Restore {
             // The turn of a session of the former store belongs there.
             block_on(workspace.recover())?;
         }
-        Ok(Self {
-            backup: backup.to_owned(),
-            sessions: inspection.sessions.len() as u64,
-            events: inspection.readable_events,
-            replaces: fs::symlink_metadata(&store).is_ok(),
-            store,
-        })
+        let replaces = fs::symlink_metadata(&store).is_ok();
+        let counts = |inspection: &Inspection| (inspection.sessions.len() as u64, inspection.readable_events);
+        let (sessions, events) = counts(&inspection);
+        let replaced = match replaces {
+            true => inspect(&store, progress).ok().map(|inspection| counts(&inspection)),
+            false => None,
+        };
+        Ok(Self { backup: backup.to_owned(), sessions, events, replaces, replaced, store })
     }
 
     /// Puts the backup in the place of the store. The former store is kept under another name, with the output of its turns.

@@ -287,6 +287,7 @@ pub use environment::Environment;
 pub use error::{Category, Error};
 pub use git_folder::StoreLayout;
 pub use project::{Project, SharedName};
+pub use recall::RecallService;
 pub use server_store::ProjectNameRequired;
 pub use session_changes::Forked;
 pub use since::parse_since;

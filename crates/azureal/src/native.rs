@@ -21,12 +21,12 @@ use azureal_engine::ImportedRecord;
 pub use azureal_exchange::StoredRuns;
 use azureal_exchange::{
     ImportError, NativeCandidate, NativeImport, NativeImported, NativeReady, NativeStep, native_mark,
-    recognise_native,
+    recognise_native, was_deleted,
 };
 
 use futures_executor::block_on;
 
-use crate::error::Error;
+use crate::error::{Error, shown};
 use crate::project::Project;
 use crate::workspace::Workspace;
 
@@ -48,6 +48,8 @@ pub struct NativeSessions {
     homes: Vec<OpenHome>,
     found: Vec<FoundSession>,
     left_out: Vec<LeftOutSession>,
+    /// The number of sessions of other projects.
+    elsewhere: u64,
 }
 
 struct OpenHome {
@@ -62,6 +64,8 @@ pub struct FoundSession {
     head: NativeHead,
     /// The project around its directory; `None` if the directory is not known or gone.
     project: Option<Project>,
+    /// Whether the user named its file.
+    is_named: bool,
 }
 
 /// A native session that cannot be imported.
@@ -96,7 +100,9 @@ impl NativeSessions {
             }
         }
         if let NativeScope::Project(project) = scope {
+            let all = sessions.found.len();
             sessions.found.retain(|found| found.is_of(project));
+            sessions.elsewhere = (all - sessions.found.len()) as u64;
         }
         sessions.found.sort_by_key(|found| found.session.changed);
         sessions
@@ -114,10 +120,21 @@ impl NativeSessions {
         let source = match source {
             Some(source) if place.is_dir() => Some(source),
             Some(source) => {
-                let found = recognise()?;
-                let is_of_source = found.is_some_and(|found| found.agent() == source.agent());
-                if !is_of_source {
-                    return Err(ImportError::UnknownFormat { path: place.to_owned(), source: None }.into());
+                match recognise()? {
+                    Some(found) if found.agent() != source.agent() => {
+                        let (path, found_in, asked) = (shown(place), found.program(), source.program());
+                        let what = format!("{path} is a session of {found_in}, not of {asked}");
+                        let hint = format!("leave `--format` out, or pass `--format {}`", found.agent());
+                        return Err(Error::new("not_recognised", what).with_hint(hint));
+                    }
+                    Some(_) => {}
+                    // The beginning does not show a format. The user may know it.
+                    None if has_turn(source, place, workspace) => {}
+                    None => {
+                        return Err(
+                            ImportError::UnknownFormat { path: place.to_owned(), source: None }.into()
+                        );
+                    }
                 }
                 Some(source)
             }
@@ -127,6 +144,10 @@ impl NativeSessions {
         let Some(source) = source else { return Ok(None) };
         let mut sessions = Self::default();
         sessions.add_place(source, place, workspace);
+        // A database may have others that the user does not think of.
+        if let ([found], false) = (sessions.found.as_mut_slice(), place.is_dir()) {
+            found.is_named = true;
+        }
         sessions.found.sort_by_key(|found| found.session.changed);
         Ok(Some(sessions))
     }
@@ -163,7 +184,7 @@ impl NativeSessions {
                 .cwd
                 .as_ref()
                 .and_then(|cwd| projects.entry(cwd.clone()).or_insert_with(|| project_around(cwd)).clone());
-            self.found.push(FoundSession { home: self.homes.len(), session, head, project });
+            self.found.push(FoundSession { home: self.homes.len(), session, head, project, is_named: false });
         }
         self.homes.push(OpenHome { source, home });
     }
@@ -178,6 +199,11 @@ impl NativeSessions {
         &self.left_out
     }
 
+    /// Returns the number of sessions of other projects, which were not asked for.
+    pub fn elsewhere(&self) -> u64 {
+        self.elsewhere
+    }
+
     /// Adds other sessions.
     pub fn extend(&mut self, other: Self) {
         let before = self.homes.len();
@@ -185,6 +211,7 @@ impl NativeSessions {
         self.found
             .extend(other.found.into_iter().map(|found| FoundSession { home: found.home + before, ..found }));
         self.left_out.extend(other.left_out);
+        self.elsewhere += other.elsewhere;
     }
 
     /// Returns the agent's source of a session.
@@ -228,14 +255,16 @@ impl NativeSessions {
     }
 
     /// Imports a session, or what is new of it, at once.
-    pub(crate) async fn import_now(
+    pub async fn import_now(
         &self,
         found: &FoundSession,
         target: &mut NativeTarget<'_>,
     ) -> Result<NativeImported, Error> {
         let imported = match self.step(found, target, false).await? {
             NativeStep::Done(imported) => imported,
-            NativeStep::Ready(_) => return Err(Error::new("import", "the session was not stored")),
+            NativeStep::Ready(_) | NativeStep::Alone => {
+                return Err(Error::new("import", "the session was not stored"));
+            }
         };
         self.keep(found, &imported, target);
         Ok(imported)
@@ -288,7 +317,9 @@ impl NativeSessions {
         in_batches: bool,
     ) -> Result<NativeStep, Error> {
         let worktree = found.worktree_in(&target.into.project);
-        Ok(target.import(in_batches).import(self.candidate(found)?, &worktree).await?)
+        let mut import = target.import(in_batches);
+        import.again |= found.is_named;
+        Ok(import.import(self.candidate(found)?, &worktree).await?)
     }
 
     fn candidate<'a>(&'a self, found: &'a FoundSession) -> Result<NativeCandidate<'a>, Error> {
@@ -328,6 +359,8 @@ pub struct NativeTarget<'a> {
     pub originals: &'a mut OriginalWriter,
     /// Whether nothing is stored.
     pub is_dry: bool,
+    /// Whether sessions come back that were deleted from the store. One whose file the user named always does.
+    pub again: bool,
     /// Whether no program can be running the last turn of a session, though it has no end.
     pub is_over: bool,
     /// The place in which the store records a session that gets turns as the last one used.
@@ -338,7 +371,7 @@ impl NativeTarget<'_> {
     fn import(&self, in_batches: bool) -> NativeImport<'_> {
         let (store, runs, is_dry, used_in) = (&*self.into.store, self.runs, self.is_dry, self.used_in);
         let now = (!self.is_over).then(SystemTime::now);
-        NativeImport { store, runs, is_dry, in_batches, now, used_in }
+        NativeImport { store, runs, is_dry, again: self.again, in_batches, now, used_in }
     }
 }
 
@@ -416,6 +449,16 @@ fn source_of_folder(folder: &Path, workspace: &Workspace) -> Option<&'static dyn
         home.sessions(None).take(PROBES).filter_map(Result::ok).any(is_of_source)
     };
     sources().iter().find(is_of).copied()
+}
+
+/// Returns whether a file has a turn in a format.
+fn has_turn(source: &dyn NativeSource, file: &Path, workspace: &Workspace) -> bool {
+    let Ok(home) = source.open(file, &workspace.environment().temporary()) else { return false };
+    let has_turn = |session: NativeSession| {
+        let Ok(mut turns) = home.turns(&session) else { return false };
+        std::iter::from_fn(|| turns.next_turn().ok().flatten()).any(|turn| !turn.events.is_empty())
+    };
+    home.sessions(None).filter_map(Result::ok).any(has_turn)
 }
 
 /// The number of threads that write originals. They wait for the disk most of the time, and it syncs several files in one go.
@@ -561,8 +604,8 @@ pub struct CountedSessions {
 pub const COUNT_AT_MOST: Duration = Duration::from_millis(15);
 
 /// Counts the native sessions of a project, for at most so long. Sessions of a program that shows the directory in a name are
-/// counted by names alone.
-pub fn count_sessions(workspace: &Workspace, at_most: Duration) -> Vec<CountedSessions> {
+/// counted by names alone. Sessions that were deleted from the store do not count.
+pub async fn count_sessions(workspace: &Workspace, at_most: Duration) -> Vec<CountedSessions> {
     let end = Instant::now() + at_most;
     let mut counted = Vec::new();
     for source in sources() {
@@ -573,7 +616,7 @@ pub fn count_sessions(workspace: &Workspace, at_most: Duration) -> Vec<CountedSe
             is_least: false,
         };
         for home in homes_of(*source, workspace) {
-            count_home(*source, &home, workspace, end, &mut count);
+            count_home(*source, &home, workspace, end, &mut count).await;
         }
         if count.sessions > 0 {
             counted.push(count);
@@ -582,7 +625,7 @@ pub fn count_sessions(workspace: &Workspace, at_most: Duration) -> Vec<CountedSe
     counted
 }
 
-fn count_home(
+async fn count_home(
     source: &dyn NativeSource,
     home: &Path,
     workspace: &Workspace,
@@ -598,13 +641,18 @@ fn count_home(
             return;
         }
         let Ok(head) = home.head(&session) else { continue };
-        let is_of_project = head.cwd.filter(|_| !head.is_subagent).is_some_and(|cwd| {
+        let is_of_project = head.cwd.clone().filter(|_| !head.is_subagent).is_some_and(|cwd| {
             *projects.entry(cwd).or_insert_with_key(|cwd| match project_around(cwd) {
                 Some(own) => own.root() == project.root(),
                 None => cwd.is_absolute() && cwd.starts_with(project.root()),
             })
         });
-        count.sessions += u64::from(is_of_project);
+        // An import would leave out a deleted one.
+        if is_of_project
+            && !was_deleted(&*workspace.store, source.agent(), &head.id).await.unwrap_or_default()
+        {
+            count.sessions += 1;
+        }
     }
 }
 

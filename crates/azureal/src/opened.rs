@@ -84,7 +84,7 @@ pub enum TakeBack<'a> {
     /// What was added is in the store.
     Done(TakenBack),
     /// A turn still runs, in a background process of the program.
-    Running(InterfaceRun<'a>),
+    Running(Box<InterfaceRun<'a>>),
 }
 
 impl Workspace {
@@ -245,7 +245,7 @@ impl Workspace {
         is_over: bool,
     ) -> NativeTarget<'a> {
         let used_in = Some(opened.used_in.as_str());
-        NativeTarget { into: self, runs, originals, is_dry: false, is_over, used_in }
+        NativeTarget { into: self, runs, originals, is_dry: false, again: false, is_over, used_in }
     }
 
     /// Finds the written session in the home of the program.
@@ -327,7 +327,7 @@ impl Workspace {
             [found, ..] => {
                 let runs = StoredRuns::default();
                 let mut originals = OriginalWriter::new();
-                let is_over = !writer.may_outlive_interface();
+                let is_over = !writer.may_outlive_interface(&self.home_of(source)?);
                 let mut target = self.target(opened, &runs, &mut originals, is_over);
                 let imported = written.import_now(found, &mut target).await?;
                 if imported.is_running {
@@ -458,7 +458,7 @@ impl<'a> InterfaceRun<'a> {
         let taken = taken.map_err(|error: Error| {
             error.with_hint("the next azureal command tries again; nothing is lost")
         })?;
-        let Some(mut taken) = taken else { return Ok(TakeBack::Running(self)) };
+        let Some(mut taken) = taken else { return Ok(TakeBack::Running(Box::new(self))) };
         if let Err(error) = self.note.remove() {
             taken.problems.push(format!("the note of the open session stays: {error}"));
         }
@@ -486,6 +486,10 @@ impl TakenBack {
         let turns = counted(self.turns, "turn");
         match self.other {
             _ if self.turns == 0 => format!("{name}: no turn was added in {program}"),
+            // The program may have told the user how to resume it there.
+            None if self.kept.is_none() => {
+                format!("{name}: {turns} added in {program}, whose copy is deleted")
+            }
             None => format!("{name}: {turns} added in {program}"),
             Some(other) => format!(
                 "{name}: {turns} of {program} are in {other}, as they do not follow the last turn of {name}"

@@ -160,7 +160,7 @@ pub(crate) fn settle_name(
 }
 
 /// The folder in which this machine keeps what belongs to a store elsewhere.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerFolder {
     path: PathBuf,
     /// The folder that earlier versions use, or processes that can write to the git directory, if it is another one.

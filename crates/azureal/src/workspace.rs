@@ -27,6 +27,7 @@ use crate::environment::Environment;
 use crate::error::{Error, quoted, shown};
 use crate::git_folder::StoreLayout;
 use crate::project::Project;
+use crate::recall::RecallService;
 use crate::server_store::{self, ServerFolder};
 
 /// An opened project: its configuration is found and its store open.
@@ -53,6 +54,8 @@ pub struct Workspace {
     redactor: OnceLock<Redactor>,
     /// Each is opened with the first search that needs it.
     pub(crate) search_indexes: Mutex<BTreeMap<IndexKind, Arc<FileIndex>>>,
+    /// Answers agents whose server cannot open the store.
+    pub(crate) recall_service: Option<RecallService>,
 }
 
 /// How a workspace is opened.
@@ -131,6 +134,7 @@ impl fmt::Display for Notice {
 }
 
 /// The place of a store.
+#[derive(Clone)]
 enum Location {
     /// In this process, and gone with it.
     Memory,
@@ -167,6 +171,7 @@ impl Workspace {
                     recorder: OnceLock::new(),
                     redactor: OnceLock::new(),
                     search_indexes: Mutex::default(),
+                    recall_service: None,
                 })
             }
             Err(error) => Err(error.with_notices(notices)),
@@ -264,11 +269,20 @@ impl Workspace {
     /// Returns the same workspace with a store that is empty, and gone afterwards.
     #[must_use]
     pub fn ephemeral(&self) -> Self {
+        self.with_store(memory(), Location::Memory)
+    }
+
+    /// Returns a workspace with the same store, for another thread.
+    pub(crate) fn shared(&self) -> Self {
+        self.with_store(Arc::clone(&self.store), self.location.clone())
+    }
+
+    fn with_store(&self, store: Arc<dyn SessionStore>, location: Location) -> Self {
         Self {
-            store: memory(),
+            store,
             project: self.project.clone(),
             environment: self.environment.clone(),
-            location: Location::Memory,
+            location,
             originals: self.originals,
             notices: Vec::new(),
             later_notices: Mutex::default(),
@@ -278,6 +292,7 @@ impl Workspace {
             recorder: OnceLock::new(),
             redactor: OnceLock::new(),
             search_indexes: Mutex::default(),
+            recall_service: self.recall_service,
         }
     }
 

@@ -177,10 +177,13 @@ impl Cli {
         }
         log::start(&environment())?;
         go_to(global.directory.as_deref())?;
-        if let Command::Mcp(args) = &command
-            && let Some(agent) = args.agent()
-        {
-            return mcp::install(agent, args, &mut out).and_then(|()| out.flush());
+        if let Command::Mcp(args) = &command {
+            if let Some(agent) = args.agent() {
+                return mcp::install(agent, args, &mut out).and_then(|()| out.flush());
+            }
+            if let Some(socket) = args.relay() {
+                return mcp::relay(socket);
+            }
         }
         if matches!(command, Command::Agents(_) | Command::Config(_) | Command::Trust(_))
             && let Ok(place) = open_workspace(global.store.as_deref().map(Path::new))

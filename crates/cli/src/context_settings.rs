@@ -46,9 +46,10 @@ pub(crate) fn load_config(args: &ContextArgs, project: &Project) -> Result<Confi
         trust_question::note_ignored(&config);
     } else {
         trust_question::require(&mut config).map_err(|failure| {
-            failure.with_hint(
-                "`azureal trust` shows what is in there and asks; `--no-context-exec` continues without it",
-            )
+            failure.with_hint(format!(
+                "`azureal trust{}` shows what is in there and asks; `--no-context-exec` continues without it",
+                args.cllm.as_arguments()
+            ))
         })?;
     }
     Ok(config)

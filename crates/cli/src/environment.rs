@@ -1,7 +1,10 @@
 //! The environment of this process, for the library.
 
+use std::path::Path;
+
 use azureal::Environment;
 use azureal::config::CLLM_CONFIG;
+use azureal_files::as_argument;
 
 /// Reads the variables of this process, and where its program is.
 pub(crate) fn environment() -> Environment {
@@ -21,6 +24,12 @@ pub(crate) struct CllmConfig {
 }
 
 impl CllmConfig {
+    /// Returns the choice as it follows a command in a hint; empty without one.
+    pub(crate) fn as_arguments(&self) -> String {
+        let name = self.cllm_config.as_deref().map(Path::new).map(as_argument);
+        name.map(|name| format!(" --cllm-config {name}")).unwrap_or_default()
+    }
+
     /// Returns the environment with this choice.
     pub(crate) fn environment(&self) -> Environment {
         match &self.cllm_config {

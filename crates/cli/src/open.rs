@@ -5,6 +5,7 @@ use std::path::Path;
 
 use azureal::error::quoted;
 use azureal::{Options, ProjectNameRequired, Workspace};
+use azureal_serve::mcp::answer_relayed;
 
 use crate::confirm::{Answer, ask};
 use crate::environment::environment;
@@ -45,7 +46,9 @@ fn open(store: Option<&Path>, may_block: bool) -> Result<Workspace, Failure> {
     for notice in notices {
         warn(&notice.to_string());
     }
-    Ok(opened?)
+    let mut workspace = opened?;
+    workspace.set_recall_service(answer_relayed);
+    Ok(workspace)
 }
 
 /// Prints what happens to a store after it was opened, when the command ends.

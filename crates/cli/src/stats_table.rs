@@ -106,9 +106,10 @@ impl StatsTable<'_> {
             title,
             cells: self.groups.iter().map(cell).collect(),
         };
+        let count = |number: u64| if number > 0 { number.to_string() } else { String::new() };
         let tokens = |number: u64| if number > 0 { short_count(number) } else { String::new() };
         let mut columns = vec![
-            column(Kind::Turns, "TURNS", &|group| tokens(group.sums.turns)),
+            column(Kind::Turns, "TURNS", &|group| count(group.sums.turns)),
             column(Kind::Input, "IN", &|group| tokens(group.sums.input_tokens)),
             column(Kind::Cached, "CACHED", &|group| {
                 let (read, input) = (u128::from(group.sums.cache_read_tokens), group.sums.input_tokens);
@@ -125,7 +126,7 @@ impl StatsTable<'_> {
             }),
         ];
         if self.grouping != Grouping::Session {
-            columns.insert(0, column(Kind::Sessions, "SESSIONS", &|group| tokens(group.sums.sessions)));
+            columns.insert(0, column(Kind::Sessions, "SESSIONS", &|group| count(group.sums.sessions)));
         }
         // A column that has nothing in it is not worth its space.
         columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
@@ -268,6 +269,19 @@ mod tests {
         S4                       #             1   900    90  <$0.01
         unknown                                1
         outside turns                             5.0k   500
+        ");
+    }
+
+    #[test]
+    fn turns_and_sessions_are_exact() {
+        let sums = Sums { sessions: 1_204, turns: 12_345, input_tokens: 1_204, ..Sums::default() };
+        let key = GroupKey::Known("claude".to_owned());
+        let groups = [Group { key, name: None, outside_turns: false, sums }];
+        let (grouping, measure) = (Grouping::Agent, Measure::Tokens);
+        let table = StatsTable { grouping, groups: &groups, measure, width: None, is_ascii: false };
+        insta::assert_snapshot!(table.render(Paint::PLAIN), @r"
+        AGENT   SESSIONS  TURNS    IN
+        claude      1204  12345  1.2k
         ");
     }
 

@@ -11,7 +11,7 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
     (&["continue", "r", "resume", "reopen"], "azureal run -c"),
     (&["p", "ask", "chat", "exec", "new", "print", "prompt", "say", "send", "start", "init"], "azureal run"),
     (&["conversations", "history", "sessions", "session", "threads", "dir"], "azureal list"),
-    (&["cat", "log", "logs", "open", "read", "transcript", "view"], "azureal show"),
+    (&["cat", "log", "logs", "read", "transcript", "view"], "azureal show"),
     (&["delete", "del", "erase", "remove"], "azureal rm"),
     (&["mv", "name"], "azureal rename"),
     (&["branch", "clone", "cp", "duplicate"], "azureal fork"),

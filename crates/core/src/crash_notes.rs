@@ -34,10 +34,15 @@ pub trait CrashNotes: SessionStore {
     }
 }
 
-/// A small fact that is set in the same transaction as a turn, and goes when its session is deleted.
+/// The beginning of the names of marks that outlive their session. When the session is deleted, the store empties their notes. So
+/// the next import knows that the user deleted it.
+pub const LASTING_MARKS: &str = "native:";
+
+/// A small fact that is set in the same transaction as a turn. It goes when its session is deleted, unless its name begins
+/// with [`LASTING_MARKS`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
-    /// The session that the turn went to.
+    /// The session that the turn went to. A lasting one may name a session that is deleted.
     pub session: SessionId,
     /// The note of the setter.
     pub note: String,

@@ -74,7 +74,7 @@ pub use context::{Context, ContextBuilder, STOP_NOTES, build_context, render_eve
 pub use context_command::{ContextCommand, OnFailure};
 pub use context_frame::{ContextFrame, build_context_prompt, strip_context, wrap_context};
 pub use context_store::{ContextStore, Laid, MemoryContextStore, SessionInfo, SessionKey};
-pub use crash_notes::{CrashNotes, Mark, NewMark};
+pub use crash_notes::{CrashNotes, LASTING_MARKS, Mark, NewMark};
 pub use digest::Digest;
 pub use event::{Event, EventError};
 pub use fold::{Fold, events_of_message, fold};
@@ -95,8 +95,8 @@ pub use search_index::{
     SearchIndex, TOKENS_VERSION,
 };
 pub use session::{
-    Compaction, Counts, NewSession, NotASessionNumber, Seq, SessionId, SessionRecord, TIMESTAMP_FORMAT,
-    Tally, Tokens, TurnTotals, normal_timestamp,
+    Compaction, Counts, NewSession, NotASessionNumber, PREVIEW_CHARS, Seq, SessionId, SessionRecord,
+    TIMESTAMP_FORMAT, Tally, Tokens, TurnTotals, normal_timestamp,
 };
 pub use session_check::{LogCheck, SessionProblem, check_sessions, shared_uuids};
 pub use session_context::{

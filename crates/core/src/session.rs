@@ -288,8 +288,8 @@ pub struct Tally {
     pub detail_chars: i64,
 }
 
-/// The characters of a first message that a list shows.
-const PREVIEW_CHARS: usize = 80;
+/// The number of characters at which a prompt is cut for lists.
+pub const PREVIEW_CHARS: usize = 80;
 
 impl Tally {
     /// Counts one more event, which is at `seq`; `None` is a row that cannot be read.

@@ -24,11 +24,11 @@ pub enum SessionProblem {
         /// The reason.
         why: String,
     },
-    /// Events are missing between two others.
+    /// Events are missing, between two others or at the end.
     Gap {
         /// The last event before the gap.
         after: Seq,
-        /// The first event after it.
+        /// The first event after it, or the place of the next one.
         next: Seq,
     },
     /// Two events have one place.

@@ -92,7 +92,8 @@ pub trait SessionStore: Send + Sync {
     /// Renames a session. The order of the sessions stays the same.
     async fn rename(&self, id: SessionId, name: &str) -> Result<(), StoreError>;
 
-    /// Deletes a session and all that belongs to it: events, compactions, and the marks that its turns set.
+    /// Deletes a session and all that belongs to it: events, compactions, and the marks that its turns set. Of
+    /// [lasting](crate::LASTING_MARKS) marks, only the notes are deleted.
     async fn delete(&self, id: SessionId) -> Result<(), StoreError>;
 
     /// Appends a turn after all events, in one transaction, and returns its place. Returns [`StoreError::TooLarge`]

@@ -25,6 +25,7 @@ use crate::header::SpooledTurn;
 use crate::ingest::{Destination, IngestError, Ingested, ingest, ingest_unstarted};
 use crate::launch::{AgentRun, STDERR_BYTES};
 use crate::output_limit::{OutputLimit, Printed};
+use crate::recall::OpenRecall;
 use crate::request::{Keeping, TurnOptions};
 use crate::spool::Spool;
 use crate::start::GO_ON;
@@ -114,6 +115,8 @@ pub(crate) struct Run {
     /// Ends the commands that gather its context.
     gathering: CommandStop,
     pub(crate) agent: Option<AgentRun>,
+    /// The server with which the agent looks things up.
+    pub(crate) recall: Option<OpenRecall>,
     /// The request that was sent with a breakpoint, so that it can be sent again without one.
     pub(crate) with_breakpoint: Option<AgentRequest>,
     /// Where the output of this start ends, once the program is started a second time.
@@ -333,6 +336,11 @@ impl Driver {
         let spool = engine.spools.begin(turn)?;
         let stop = CommandStop::default();
         let cancel_note = spool.cancel_note();
+        let recall = options.recall.as_ref().and_then(|recall| {
+            let opened = recall.open(&name, session, &engine);
+            opened.map_err(|error| self.notice(format!("no recall in this turn: {error}"))).ok()
+        });
+        let has_recall = recall.is_some();
         self.run = Some(Run {
             spool,
             destination: destination(lease.as_ref(), &snapshot.record),
@@ -340,6 +348,7 @@ impl Driver {
             stopped: None,
             gathering: stop.clone(),
             agent: None,
+            recall,
             with_breakpoint: None,
             output_end: Arc::default(),
             session: None,
@@ -356,6 +365,7 @@ impl Driver {
                 stop: &stop,
                 cancel_note: &cancel_note,
                 may_compact,
+                has_recall,
             };
             let owner = snapshot_owner(&snapshot.record);
             let is_stored = options.briefing.keeping != Keeping::Ephemeral;
@@ -435,7 +445,9 @@ impl Driver {
             stopped: run.stopped.or_else(|| run.spool.is_cancelled().then_some(Outcome::Cancelled)),
         };
         let EngineOptions { store, spools, environment, changes, .. } = &*self.task.engine;
-        spools.remove_control(&run.spool.turn().run);
+        // First ours, whose thread is woken by way of its file.
+        drop(run.recall.take());
+        spools.remove_sockets(&run.spool.turn().run);
         // Should we die before it is stored, the next process that finds it knows how it ended.
         if let Err(error) = run.spool.note_ended(&ending) {
             self.notice(error.to_string());

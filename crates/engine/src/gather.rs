@@ -115,6 +115,8 @@ pub(crate) struct Gather<'a> {
     pub(crate) cancel_note: &'a CancelNote,
     /// Whether the session may be compacted: not twice for one prompt.
     pub(crate) may_compact: bool,
+    /// Whether the agent can look things up in the stored sessions.
+    pub(crate) has_recall: bool,
 }
 
 /// Everything that is sent with a prompt, and the session as it is then.
@@ -213,7 +215,7 @@ impl Gather<'_> {
             history = self.history(&mut session)?;
         }
         let mut blocks: Vec<String> = blocks(&ran).collect();
-        if let (Some(_), Some(covered)) = (&self.options.recall, session.covered()) {
+        if let Some(covered) = session.covered().filter(|_| self.has_recall) {
             blocks.push(context_block("Recall", &RecallServer::note(self.session, covered)));
         }
         let frame = frame(history, system, blocks, git_status.as_ref(), prompt);

@@ -12,7 +12,7 @@ use azureal_process::{
     stop,
 };
 
-use crate::bridge::{BridgeHost, Control, ControlFolderError, SUBCOMMAND};
+use crate::bridge::{BridgeHost, Channel, Control, ControlFolderError, SUBCOMMAND};
 use crate::header::SpooledTurn;
 use crate::spool::{SpoolError, Spools};
 
@@ -160,7 +160,9 @@ impl Launch<'_> {
     ) -> Result<BridgeTask, LaunchError> {
         // A summary asks nothing, so nobody answers.
         let control = match self.session {
-            Some(_) => Some(host.prepare(self.run, &[self.directory, self.spools.folder()])?),
+            Some(_) => {
+                Some(host.prepare(self.run, Channel::Control, &[self.directory, self.spools.folder()])?)
+            }
             None => None,
         };
         Ok(BridgeTask {

@@ -35,6 +35,7 @@ mod original_run;
 mod output_limit;
 mod own_record;
 mod prepare;
+mod recall;
 mod recover;
 mod request;
 mod respool;
@@ -74,6 +75,7 @@ pub use lease::{Lease, Leased, this_process};
 pub use opened::{FoundNote, OpenedNote, OpenedSession, OpenedSessions};
 pub use output_limit::OutputLimit;
 pub use own_record::Noted;
+pub use recall::{AnswerRecall, Recall};
 pub use recover::{Recovered, recover};
 pub use request::{
     Briefing, CompactionOptions, Keeping, LearnCache, PlanError, SessionTarget, Summariser, TurnOptions,

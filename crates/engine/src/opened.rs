@@ -15,10 +15,11 @@ use std::path::{Path, PathBuf};
 
 use azureal_core::{Holder, SessionId};
 use azureal_files::Folder;
-use azureal_process::ProcessIdentity;
+use azureal_process::{Marker, ProcessIdentity, find_marked};
 use serde::{Deserialize, Serialize};
 
 use crate::header::SpooledProcess;
+use crate::launch::RUN_MARKER;
 use crate::spool::{READ_AND_APPEND, SpoolError, at};
 
 /// What the names of notes end with.
@@ -174,11 +175,22 @@ fn look_at(folder: &Folder, name: &OsStr) -> io::Result<Option<FoundNote>> {
     }
     let is_its_own = |opened: &OpenedSession| Path::new(name).file_stem() == Some(OsStr::new(&opened.run));
     let Some(opened) = opened.filter(is_its_own) else { return Ok(None) };
+    let process = process.map(|process| started_program(&opened, process));
     let is_running = process.as_ref().is_some_and(ProcessIdentity::is_alive);
     Ok(Some(match is_ours && !is_running {
         true => FoundNote::Ended(Box::new(OpenedNote { file, folder: folder.clone(), opened, process })),
         false => FoundNote::Open(Box::new(opened), process.filter(|_| is_running)),
     }))
+}
+
+/// Returns the process that a note is about: the noted one. If azureal was killed when it had started the program and not noted it yet, that is
+/// the program.
+fn started_program(opened: &OpenedSession, noted: ProcessIdentity) -> ProcessIdentity {
+    if noted.pid != opened.holder.pid || noted.is_alive() {
+        return noted;
+    }
+    let marked = Marker::new(RUN_MARKER, opened.run.clone()).map(|marker| find_marked(&marker));
+    marked.ok().and_then(|marked| marked.into_iter().next()).unwrap_or(noted)
 }
 
 /// The content of a note.
@@ -258,10 +270,10 @@ mod tests {
             session,
             session_made: "2026-01-31T09:30:00Z".to_owned(),
             id: "33333333-3333-4333-8333-333333333333".to_owned(),
-            file: Some("/home/dev/.claude/projects/x/3.jsonl".into()),
+            file: Some("/dev-home/.claude/projects/x/3.jsonl".into()),
             program: "/usr/bin/claude".into(),
             delete: Vec::new(),
-            directory: "/home/dev/project".into(),
+            directory: "/dev-home/project".into(),
             keep: false,
             used_in: ".".to_owned(),
             holder: this_process("claude"),

@@ -160,7 +160,7 @@ pub(crate) async fn recover_spools(engine: &EngineOptions) -> Result<Vec<Recover
             FoundSpool::Orphan(spool) => {
                 let recovered = recover_one(engine, *spool).await;
                 if let Recovered::Stored(turn, _) = &recovered {
-                    spools.remove_control(&turn.run);
+                    spools.remove_sockets(&turn.run);
                 }
                 recovered
             }

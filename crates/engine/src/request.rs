@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use azureal_core::agent::{Agent, CacheSeen, Permission, PromptCache, RecallServer};
+use azureal_core::agent::{Agent, CacheSeen, Permission, PromptCache};
 use azureal_core::{
     Beginning, ContextCommand, Keep, NewSession, SessionId, SessionRecord, SessionSnapshot, StoredEvent,
     Threshold,
@@ -13,6 +13,7 @@ use azureal_core::{
 
 use crate::changes::RecordChanges;
 use crate::output_limit::OutputLimit;
+use crate::recall::Recall;
 
 /// A turn to run: a prompt, the session it belongs to, and how it is run.
 #[derive(Clone)]
@@ -128,8 +129,8 @@ pub struct TurnOptions {
     pub learn_cache: Option<LearnCache>,
     /// Whether the files that change are recorded.
     pub changes: RecordChanges,
-    /// The server with which the agent looks things up in the stored sessions. The engine adds the session of the turn.
-    pub recall: Option<RecallServer>,
+    /// How the agent looks things up in the stored sessions; `None` if it cannot.
+    pub recall: Option<Recall>,
     /// What the user should know of the choices. Reported before the turn is accepted.
     pub notices: Vec<String>,
 }

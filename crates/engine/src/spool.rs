@@ -19,7 +19,7 @@ use azureal_files::Folder;
 use azureal_process::{Excerpt, FollowError, Marker, ProcessIdentity};
 use rustix::fs::OFlags;
 
-use crate::bridge::{BridgeHost, Control};
+use crate::bridge::{BridgeHost, Channel, Control};
 use crate::header::{Header, HeaderLine, SpooledEnding, SpooledProcess, SpooledTurn, StoredTurn};
 use crate::opened::OpenedSessions;
 use crate::watch::Watcher;
@@ -162,14 +162,16 @@ impl Spools {
     /// Returns the control channel of the run of this name, in whichever process: it answers questions and cancels. `None` if
     /// bridges are not used here.
     pub fn control(&self, run: &str) -> Option<Control> {
-        Some(Control::new(self.bridges.as_ref()?.socket(run)?))
+        Some(Control::new(self.bridges.as_ref()?.socket(run, Channel::Control)?))
     }
 
-    /// Removes the control channel that a killed bridge has left.
-    pub(crate) fn remove_control(&self, run: &str) {
-        if let Some(socket) = self.bridges.as_ref().and_then(|host| host.socket(run)) {
-            // One that is not there is as good as removed.
-            drop(fs::remove_file(socket));
+    /// Removes the sockets that a killed process has left.
+    pub(crate) fn remove_sockets(&self, run: &str) {
+        for channel in [Channel::Control, Channel::Recall] {
+            if let Some(socket) = self.bridges.as_ref().and_then(|host| host.socket(run, channel)) {
+                // One that is not there is as good as removed.
+                drop(fs::remove_file(socket));
+            }
         }
     }
 

@@ -32,7 +32,8 @@ pub(crate) const GO_ON: &str = "Go on with the work where the record ends. This 
 
 impl Driver {
     pub(crate) fn start(&mut self, frame: ContextFrame) -> Result<(), String> {
-        let TurnTask { engine, options, session, .. } = &self.task;
+        let TurnTask { engine, options, .. } = &self.task;
+        let Some(run) = &mut self.run else { return Err("there is no run to start".to_owned()) };
         let request = AgentRequest {
             frame,
             model: options.model.clone(),
@@ -42,12 +43,8 @@ impl Driver {
             arguments: options.arguments.clone(),
             cache: options.cache,
             is_ephemeral: options.briefing.keeping == Keeping::Ephemeral,
-            recall: options.recall.clone().map(|mut server| {
-                server.args.extend(["--current".to_owned(), session.to_string()]);
-                server
-            }),
+            recall: run.recall.as_ref().map(|recall| recall.server.clone()),
         };
-        let Some(run) = &mut self.run else { return Err("there is no run to start".to_owned()) };
         let has_breakpoint =
             matches!(request.cache, PromptCache::Breakpoint(_)) && !request.frame.sealed.is_empty();
         run.with_breakpoint = has_breakpoint.then(|| request.clone());

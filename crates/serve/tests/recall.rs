@@ -111,6 +111,11 @@ fn sessions_are_listed_with_secrets_masked() {
     assert!(!is_error && !text.contains("hunter2"), "{text}");
     assert_eq!(text.lines().count(), 2, "{text}");
     assert!(text.contains("S2 second · the current session"), "{text}");
+    // The list has the beginning of a prompt, and this one ends within a key.
+    let key = format!("sk-ant-api03-{}", "Ab1".repeat(30));
+    session(&workspace, "third", vec![Event::user(format!("Prompt with the key {key}"))]);
+    let (text, _) = call(&workspace, None, "list_sessions", &json!({"name": "third"}));
+    assert!(text.contains("Prompt with the key …") && !text.contains("sk-ant"), "{text}");
     let (text, _) = call(&workspace, None, "list_sessions", &json!({"limit": "1"}));
     assert!(text.contains("There are more"), "{text}");
     let (text, _) = call(&workspace, None, "list_sessions", &json!({"name": "fir"}));
@@ -162,6 +167,19 @@ fn a_text_cannot_pose_as_an_event_and_secrets_are_masked() {
     );
     let (text, _) = call(&workspace, None, "read_session", &json!({"session": "S1", "original": true}));
     assert!(text.contains("[event 3]"), "{text}");
+}
+
+#[test]
+fn no_offset_leads_into_a_secret() {
+    let folder = tempfile::tempdir().unwrap();
+    let workspace = workspace(folder.path());
+    let key = format!("sk-ant-api03-{}", "Ab1".repeat(30));
+    session(&workspace, "keys", vec![result_of(&format!("the key is {key} and no more"))]);
+    for offset in 0..200 {
+        let arguments = json!({"session": "keys", "offset": offset});
+        let (text, _) = call(&workspace, None, "read_session", &arguments);
+        assert!(!text.contains("Ab1Ab1"), "{offset}: {text}");
+    }
 }
 
 #[test]

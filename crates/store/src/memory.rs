@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use azureal_core::{
-    Appended, Compaction, CrashNotes, Event, ListQuery, Mark, NewMark, NewSession, NewTurn, PROMPT_KINDS,
-    Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Tally, Tokens, Uuid,
-    async_trait, check_name,
+    Appended, Compaction, CrashNotes, Event, LASTING_MARKS, ListQuery, Mark, NewMark, NewSession, NewTurn,
+    PROMPT_KINDS, Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Tally, Tokens,
+    Uuid, async_trait, check_name,
 };
 
 /// Stores sessions in memory, until the process ends.
@@ -362,7 +362,10 @@ impl SessionStore for MemoryStore {
     async fn delete(&self, id: SessionId) -> Result<(), StoreError> {
         let mut state = self.open()?;
         state.sessions.remove(&id).ok_or(StoreError::NoSuchSession(id))?;
-        state.marks.retain(|_, mark| mark.session != id);
+        state.marks.retain(|name, mark| mark.session != id || name.starts_with(LASTING_MARKS));
+        for mark in state.marks.values_mut().filter(|mark| mark.session == id) {
+            mark.note.clear();
+        }
         state.last_used.retain(|_, session| *session != id);
         Ok(())
     }

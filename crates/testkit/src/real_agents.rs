@@ -69,7 +69,7 @@ impl Agents {
         Self { folder: folder.into() }
     }
 
-    /// Returns the folder with the programs, to stand first in a `PATH`. It also has the version of Node that they need.
+    /// Returns the folder with the programs, to stand first in a `PATH`.
     pub fn bin(&self) -> PathBuf {
         self.folder.join("node_modules").join(".bin")
     }
@@ -157,7 +157,10 @@ impl AgentHome {
     /// Makes the agents talk to the server at this URL, as [`ModelServer::url`] returns it.
     pub fn talk_to(&mut self, url: &str) {
         fs::write(self.codex_home().join("config.toml"), codex_config(url)).unwrap();
-        fs::create_dir_all(self.opencode_config_dir()).unwrap();
+        // A folder in which the package for plugins seems to be installed: otherwise opencode fetches it.
+        fs::create_dir_all(self.opencode_config_dir().join("node_modules")).unwrap();
+        let lock = json!({"packages": {"": {"dependencies": {"@opencode-ai/plugin": "*"}}}});
+        fs::write(self.opencode_config_dir().join("package-lock.json"), lock.to_string()).unwrap();
         fs::write(self.opencode_config_dir().join("opencode.json"), opencode_config(url)).unwrap();
         url.clone_into(&mut self.url);
     }
@@ -299,6 +302,8 @@ apps = false
 /// Returns the settings of Gemini CLI, which those of Qwen Code follow.
 fn gemini_settings(auth: &str) -> String {
     json!({
+        // Only Qwen Code has it: after a prompt it asks a model what to remember.
+        "memory": {"enableManagedAutoMemory": false, "enableManagedAutoDream": false},
         "security": {"auth": {"selectedType": auth}},
         "privacy": {"usageStatisticsEnabled": false},
         "general": {"disableAutoUpdate": true, "disableUpdateNag": true, "enableAutoUpdate": false},

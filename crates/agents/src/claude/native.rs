@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -19,11 +20,11 @@ use super::chain::Chain;
 use super::record::Record;
 use super::typed;
 use super::wire::WireTurn;
-use crate::native::files::{self, FileListing};
-use crate::native::lines::{Line, Lines};
+use crate::native::files::{self, ProjectFolders};
+use crate::native::lines::{Line, Lines, any_object, first_objects};
 use crate::native::records::{LineParser, LineTurns};
 use crate::native::{NativeError, NativeHead, NativeHome, NativeSession, NativeSource, NativeTurns};
-use crate::wire::{Fields, lenient};
+use crate::wire::lenient;
 
 /// The sessions of Claude Code.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +32,7 @@ pub struct ClaudeSessions;
 
 /// The folder of projects in Claude Code's folder.
 pub(super) const PROJECTS: &str = "projects";
+const FOLDERS: ProjectFolders = ProjectFolders { projects: PROJECTS, sessions: "", id_of: session_id };
 /// The number of lines in which the head of a session is searched.
 const HEAD_LINES: u64 = 64;
 /// The number of calls and results of a subagent that are read.
@@ -52,10 +54,7 @@ impl NativeSource for ClaudeSessions {
     }
 
     fn recognises(&self, _: &Path, beginning: &[u8]) -> bool {
-        let lines = beginning.split(|byte| *byte == b'\n');
-        let mut heads =
-            lines.filter_map(|line| Fields::of(str::from_utf8(line).ok()?)?.read::<LineHead<'_>>());
-        heads.any(|head| head.is_of_claude())
+        any_object(beginning, |fields| fields.read::<LineHead<'_>>().is_some_and(|head| head.is_of_claude()))
     }
 
     fn open(&self, place: &Path, _: &Path) -> Result<Box<dyn NativeHome>, NativeError> {
@@ -72,35 +71,24 @@ impl NativeHome for ClaudeHome {
         &'a self,
         project: Option<&'a Path>,
     ) -> Box<dyn Iterator<Item = Result<NativeSession, NativeError>> + 'a> {
-        let projects = self.place.join(PROJECTS);
-        if !projects.is_dir() {
-            return Box::new(FileListing::of(&self.place, 0, session_id));
-        }
         let name = project.map(folder_name);
-        let folders = files::folders(&projects).into_iter().filter(move |folder| {
+        FOLDERS.list(&self.place, move |folder| {
             let found = folder.file_name().unwrap_or_default().as_bytes();
             name.as_ref().is_none_or(|name| is_within(found, name.as_bytes()))
-        });
-        Box::new(folders.flat_map(|folder| FileListing::of(&folder, 0, session_id)))
+        })
     }
 
     fn head(&self, session: &NativeSession) -> Result<NativeHead, NativeError> {
-        let mut lines = Lines::open(&session.path)?;
         let mut head = NativeHead { id: session.id.clone(), ..NativeHead::default() };
         let mut is_conversation = false;
-        let failed = NativeError::file(&session.path);
-        while lines.number() < HEAD_LINES {
-            let Some(line) = lines.next().map_err(&failed)? else { break };
-            let (Line::Whole(line) | Line::Unfinished(line)) = line else { continue };
-            let text = String::from_utf8_lossy(line);
-            let Some(fields) = Fields::of(&text) else { continue };
-            let Some(found) = fields.read::<LineHead<'_>>() else { continue };
+        first_objects(&session.path, HEAD_LINES, |fields| {
+            let Some(found) = fields.read::<LineHead<'_>>() else { return ControlFlow::Continue(()) };
             if let Some(title) = found.custom_title.clone() {
                 head.title = Some(title);
             }
             head.started = head.started.or_else(|| found.timestamp.parse().ok());
             if !found.is_of_claude() || found.cwd.is_empty() {
-                continue;
+                return ControlFlow::Continue(());
             }
             if !is_uuid(&head.id) && !found.session_id.is_empty() {
                 head.id.clone_from(&found.session_id);
@@ -115,9 +103,10 @@ impl NativeHome for ClaudeHome {
             if found.kind == "user" {
                 let text = fields.read::<WireTurn<'_>>().and_then(|turn| typed::text(&turn));
                 head.is_subagent |= found.is_sidechain && text.as_deref() == Some("Warmup");
-                break;
+                return ControlFlow::Break(());
             }
-        }
+            ControlFlow::Continue(())
+        })?;
         Ok(head)
     }
 

@@ -71,8 +71,8 @@ impl NativeWriter for CodexWriter {
 
     fn resume(&self, home: &Path, id: &str) -> Vec<OsString> {
         // Without a server in the background, the turns end with the interface. If one runs, Codex would ask about the difference.
-        let is_served = UnixStream::connect(home.join(SERVER)).is_ok();
-        let alone: &[&str] = if is_served { &[] } else { &["-c", "features.daemon_auto_start=false"] };
+        let alone: &[&str] =
+            if self.may_outlive_interface(home) { &[] } else { &["-c", "features.daemon_auto_start=false"] };
         ["resume"].iter().chain(alone).chain([&id]).map(OsString::from).collect()
     }
 
@@ -80,8 +80,8 @@ impl NativeWriter for CodexWriter {
         ["delete", "--force", id].map(str::to_owned).to_vec()
     }
 
-    fn may_outlive_interface(&self) -> bool {
-        true
+    fn may_outlive_interface(&self, home: &Path) -> bool {
+        UnixStream::connect(home.join(SERVER)).is_ok()
     }
 }
 

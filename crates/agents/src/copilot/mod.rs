@@ -6,14 +6,14 @@ mod events;
 
 use std::ffi::OsString;
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use crate::native::draft::Draft;
 use crate::native::files::{self, FileListing};
-use crate::native::lines::{Line, Lines, beginning};
+use crate::native::lines::{any_object, beginning, first_objects};
 use crate::native::record_lines::RecordLines;
 use crate::native::{NativeError, NativeHead, NativeHome, NativeSession, NativeSource, NativeTurns};
-use crate::wire::Fields;
 use events::{CopilotParser, Record};
 
 pub(crate) const NAME: &str = "copilot";
@@ -47,9 +47,9 @@ impl NativeSource for CopilotSessions {
     }
 
     fn recognises(&self, _: &Path, beginning: &[u8]) -> bool {
-        let text = String::from_utf8_lossy(beginning);
-        let mut records = text.lines().filter_map(|line| Fields::of(line)?.read::<Record<'_>>());
-        records.any(|record| record.is_beginning())
+        any_object(beginning, |fields| {
+            fields.read::<Record<'_>>().is_some_and(|record| record.is_beginning())
+        })
     }
 
     fn open(&self, place: &Path, _: &Path) -> Result<Box<dyn NativeHome>, NativeError> {
@@ -80,15 +80,8 @@ impl NativeHome for CopilotHome {
 
     fn head(&self, session: &NativeSession) -> Result<NativeHead, NativeError> {
         let mut head = NativeHead { id: session.id.clone(), ..NativeHead::default() };
-        let mut lines = Lines::open(&session.path)?;
-        let failed = NativeError::file(&session.path);
-        while lines.number() < HEAD_LINES {
-            let Some(line) = lines.next().map_err(&failed)? else { break };
-            let (Line::Whole(line) | Line::Unfinished(line)) = line else { continue };
-            let text = String::from_utf8_lossy(line);
-            let Some(record) = Fields::of(&text).and_then(|fields| fields.read::<Record<'_>>()) else {
-                continue;
-            };
+        first_objects(&session.path, HEAD_LINES, |fields| {
+            let Some(record) = fields.read::<Record<'_>>() else { return ControlFlow::Continue(()) };
             head.started = head.started.or_else(|| record.timestamp.parse().ok());
             if let Some(data) = record.beginning() {
                 if !data.session_id.is_empty() {
@@ -97,9 +90,10 @@ impl NativeHome for CopilotHome {
                 head.cwd = Some(data.context.0.unwrap_or_default().cwd)
                     .filter(|cwd| !cwd.is_empty())
                     .map(PathBuf::from);
-                break;
+                return ControlFlow::Break(());
             }
-        }
+            ControlFlow::Continue(())
+        })?;
         let facts = facts(&session.path);
         let fact = |name: &str| facts.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
         head.cwd = head.cwd.or_else(|| fact("cwd").map(PathBuf::from));

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::native::files::{self, FileListing};
+use crate::native::files::{self, ProjectFolders};
 use crate::native::lines::{Line, Lines, beginning};
 use crate::native::{NativeError, NativeHead, NativeHome, NativeSession, NativeSource, NativeTurns};
 use crate::wire::{Fields, lenient};
@@ -30,6 +30,7 @@ pub(crate) const NAME: &str = "gemini";
 const PROJECTS: &str = "tmp";
 /// The folder of sessions in the folder of a project.
 const CHATS: &str = "chats";
+const FOLDERS: ProjectFolders = ProjectFolders { projects: PROJECTS, sessions: CHATS, id_of: session_name };
 /// The file that names the directory of a project.
 const ROOT: &str = ".project_root";
 /// The largest list of projects that is read, and the longest path: 1 MiB.
@@ -81,17 +82,11 @@ impl NativeHome for GeminiHome {
         &'a self,
         project: Option<&'a Path>,
     ) -> Box<dyn Iterator<Item = Result<NativeSession, NativeError>> + 'a> {
-        let projects = self.place.join(PROJECTS);
-        if !projects.is_dir() {
-            return Box::new(FileListing::of(&self.place, 0, session_name));
-        }
         let directories = directories(&self.place);
-        let folders = files::folders(&projects).into_iter().filter(move |folder| {
+        FOLDERS.list(&self.place, move |folder| {
             let found = root_of(folder).or_else(|| directories.get(folder.file_name()?.to_str()?).cloned());
             project.is_none_or(|project| found.is_none_or(|found| found.starts_with(project)))
-        });
-        let chats = folders.map(|folder| folder.join(CHATS)).filter(|chats| chats.is_dir());
-        Box::new(chats.flat_map(|chats| FileListing::of(&chats, 0, session_name)))
+        })
     }
 
     fn head(&self, session: &NativeSession) -> Result<NativeHead, NativeError> {

@@ -17,7 +17,7 @@ use super::{CHATS, NAME, PROJECTS, ROOT, directories, root_of, session_name};
 use crate::native::files::{FileListing, folders};
 use crate::native::lines::beginning;
 use crate::native::pieces::{
-    CallResult, Piece, Stamp, Stamps, Step, iso, pieces, results_by_call, write_line,
+    CallResult, Piece, Stamp, Stamps, Step, iso, pieces, results_by_call, with_fields, write_line,
 };
 use crate::native::tools::theirs;
 use crate::native::{BEGINNING, NativeConversation, NativeWriter, Placement};
@@ -41,7 +41,7 @@ impl NativeWriter for GeminiWriter {
 
     fn write(&self, session: &NativeConversation<'_>, out: &mut dyn Write) -> io::Result<()> {
         let started = iso(session.started);
-        let mut header = json!({
+        let header = json!({
             "sessionId": session.id,
             // Gemini CLI writes a hash of the directory, and reads nothing from it.
             "projectHash": "azureal",
@@ -49,9 +49,10 @@ impl NativeWriter for GeminiWriter {
             "lastUpdated": started,
             "kind": "main",
         });
-        if let Some(title) = session.title {
-            header["summary"] = title.into();
-        }
+        let header = match session.title {
+            Some(title) => with_fields(header, [("summary", title.into())]),
+            None => header,
+        };
         write_line(out, &header)?;
         let results = results_by_call(session.messages);
         let mut stamps = Stamps::of(session);
@@ -139,7 +140,7 @@ fn answer(stamp: &Stamp, steps: &[Step<'_>], results: &HashMap<&str, CallResult<
         Step::Text(text) => Some(text.as_ref()),
         Step::Call { .. } => None,
     });
-    let mut record = record(stamp, "gemini", &json!(text.unwrap_or_default()));
+    let record = record(stamp, "gemini", &json!(text.unwrap_or_default()));
     let call = |step: &Step<'_>| match step {
         Step::Text(_) => None,
         Step::Call { id, name, input } => {
@@ -156,8 +157,8 @@ fn answer(stamp: &Stamp, steps: &[Step<'_>], results: &HashMap<&str, CallResult<
         }
     };
     let calls: Vec<Value> = steps.iter().filter_map(call).collect();
-    if !calls.is_empty() {
-        record["toolCalls"] = calls.into();
+    match calls.is_empty() {
+        true => record,
+        false => with_fields(record, [("toolCalls", calls.into())]),
     }
-    record
 }

@@ -1,7 +1,9 @@
 //! goose: the messages of its sessions, as its database has them.
 //!
 //! The database is read elsewhere; this module parses the JSON in its rows. The database counts tokens for a whole session only,
-//! so turns have none.
+//! so turns have none ([`NativeTotal`]).
+//!
+//! [`NativeTotal`]: crate::native::NativeTotal
 //!
 //! A message that only the agent sees is the summary of a compaction, or continues it.
 

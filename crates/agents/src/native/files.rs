@@ -32,6 +32,37 @@ pub(crate) fn folders(parent: &Path) -> Vec<PathBuf> {
     folders
 }
 
+/// The place of sessions below the folders of projects: `<home>/<projects>/<project>/<sessions>`.
+pub(crate) struct ProjectFolders {
+    /// The folder of projects in a home.
+    pub(crate) projects: &'static str,
+    /// The folder of sessions in that of a project; empty if it is the same.
+    pub(crate) sessions: &'static str,
+    /// Returns the id of a session from the name of its file; `None` for another file.
+    pub(crate) id_of: fn(&str) -> Option<&str>,
+}
+
+impl ProjectFolders {
+    /// Lists the sessions of the projects in a home whose folders are wanted. A place that is no home is a folder of sessions, or a
+    /// file.
+    pub(crate) fn list<'a>(
+        &self,
+        place: &Path,
+        is_wanted: impl Fn(&Path) -> bool + 'a,
+    ) -> Box<dyn Iterator<Item = Result<NativeSession, NativeError>> + 'a> {
+        let Self { projects, sessions, id_of } = *self;
+        let projects = place.join(projects);
+        if !projects.is_dir() {
+            return Box::new(FileListing::of(place, 0, id_of));
+        }
+        let folders = folders(&projects).into_iter().filter(move |folder| is_wanted(folder));
+        let folders =
+            folders.map(move |folder| if sessions.is_empty() { folder } else { folder.join(sessions) });
+        let folders = folders.filter(|folder| folder.is_dir());
+        Box::new(folders.flat_map(move |folder| FileListing::of(&folder, 0, id_of)))
+    }
+}
+
 /// The sessions of a file, or of the files in a folder and in the folders below it.
 pub(crate) struct FileListing {
     /// The files of the folder that is being read, the last one first.

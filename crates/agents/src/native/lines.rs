@@ -5,12 +5,14 @@
 
 use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, Read};
+use std::ops::ControlFlow;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rustix::fs::OFlags;
 
 use super::NativeError;
+use crate::wire::Fields;
 
 /// The longest line that is read: 32 MiB.
 const LINE_LIMIT: u64 = 32 << 20;
@@ -135,6 +137,32 @@ pub(crate) fn beginning(path: &Path, most: usize) -> Result<Vec<u8>, NativeError
     let mut bytes = Vec::new();
     open_content(path)?.take(most as u64).read_to_end(&mut bytes).map_err(NativeError::file(path))?;
     Ok(bytes)
+}
+
+/// Reads the JSON objects among the first lines of a file, until one is enough.
+pub(crate) fn first_objects(
+    path: &Path,
+    most: u64,
+    mut take: impl FnMut(&Fields<'_>) -> ControlFlow<()>,
+) -> Result<(), NativeError> {
+    let mut lines = Lines::open(path)?;
+    while lines.number() < most {
+        let Some(line) = lines.next().map_err(NativeError::file(path))? else { break };
+        let (Line::Whole(line) | Line::Unfinished(line)) = line else { continue };
+        let text = String::from_utf8_lossy(line);
+        if Fields::of(&text).is_some_and(|fields| take(&fields).is_break()) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether one of the JSON objects in the beginning of a file is of a kind.
+pub(crate) fn any_object(beginning: &[u8], is_of_kind: impl Fn(&Fields<'_>) -> bool) -> bool {
+    beginning.split(|byte| *byte == b'\n').any(|line| {
+        let text = String::from_utf8_lossy(line);
+        Fields::of(&text).is_some_and(|fields| is_of_kind(&fields))
+    })
 }
 
 #[cfg(test)]

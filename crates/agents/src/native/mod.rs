@@ -31,6 +31,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use azureal_core::event::Usage;
 use azureal_core::{Event, io_error_text};
 use jiff::Timestamp;
 
@@ -151,6 +152,20 @@ pub trait NativeTurns: Send {
     fn title(&self) -> Option<&str> {
         None
     }
+
+    /// Returns the tokens and the cost of the whole session, if the program does not count them by turn.
+    fn total(&self) -> Option<NativeTotal> {
+        None
+    }
+}
+
+/// The tokens and the cost of a whole session.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct NativeTotal {
+    /// The tokens.
+    pub usage: Usage,
+    /// The cost; 0 if it is not known.
+    pub cost_usd: f64,
 }
 
 /// A turn of a native session.

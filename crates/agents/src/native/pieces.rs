@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use azureal_core::{Block, Image, Json, Message, OutputPart, Role, ToolOutput, Uuid, to_visible_json};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::NativeConversation;
 
@@ -172,6 +173,14 @@ impl Stamp {
 /// Returns a time as JavaScript writes it: `2026-01-31T09:30:00.000Z`.
 pub(crate) fn iso(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
+}
+
+/// Adds fields to an object.
+pub(crate) fn with_fields<const N: usize>(mut object: Value, fields: [(&str, Value); N]) -> Value {
+    if let Value::Object(object) = &mut object {
+        object.extend(fields.map(|(name, value)| (name.to_owned(), value)));
+    }
+    object
 }
 
 /// Writes a value as a line of JSON.

@@ -44,8 +44,8 @@ pub trait NativeWriter: Send + Sync {
         Vec::new()
     }
 
-    /// Returns whether a turn may continue in a background process when the user has quit the interface.
-    fn may_outlive_interface(&self) -> bool {
+    /// Returns whether a turn may continue in a background process of the home when the user has quit the interface.
+    fn may_outlive_interface(&self, _home: &Path) -> bool {
         false
     }
 }

@@ -1,7 +1,9 @@
 //! opencode: the messages of its sessions, and their parts, as its database has them.
 //!
 //! The database is read elsewhere; this module parses the JSON in its rows. Every message is followed by its parts. So a prompt is
-//! known when the next message comes.
+//! known when the next message comes. Messages of opencode 2 have no parts in other rows (`entries`).
+
+mod entries;
 
 mod write;
 
@@ -21,16 +23,26 @@ pub use write::OpencodeWriter;
 pub const NAME: &str = "opencode";
 
 const PATH: (&str, &str) = ("filePath", "file_path");
+/// The name of the path in opencode 2, which also has another name for `bash`.
+const NEWER_PATH: (&str, &str) = ("path", "file_path");
+const SHELL: &str = "shell";
 
 /// Tools of MCP servers keep their names, because the parts of a name cannot be told apart.
 const TOOLS: &[ToolNames] = &[
     ("bash", "Bash", &[]),
-    ("read", "Read", &[PATH]),
-    ("write", "Write", &[PATH]),
+    (SHELL, "Bash", &[]),
+    ("read", "Read", &[PATH, NEWER_PATH]),
+    ("write", "Write", &[PATH, NEWER_PATH]),
     (
         "edit",
         "Edit",
-        &[PATH, ("oldString", "old_string"), ("newString", "new_string"), ("replaceAll", "replace_all")],
+        &[
+            PATH,
+            NEWER_PATH,
+            ("oldString", "old_string"),
+            ("newString", "new_string"),
+            ("replaceAll", "replace_all"),
+        ],
     ),
     ("grep", "Grep", &[]),
     ("glob", "Glob", &[]),
@@ -73,6 +85,13 @@ struct Answering {
     error: Option<Failure>,
 }
 
+impl Answering {
+    /// Returns an answer whose message has this end: `stop`, or `tool-calls` if the model goes on.
+    fn new(tokens: Option<Tokens>, cost: f64, finish: &str, error: Option<Failure>) -> Self {
+        Self { tokens, cost, is_done: !matches!(finish, "" | "tool-calls" | "unknown"), error }
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Message {
@@ -88,7 +107,7 @@ struct Message {
     tokens: Loose<Tokens>,
     #[serde(default, deserialize_with = "lenient")]
     cost: f64,
-    /// Why the model ended the message: `stop`, or `tool-calls` if it goes on.
+    /// The reason why the model ended the message.
     #[serde(default, deserialize_with = "lenient")]
     finish: String,
     #[serde(default)]
@@ -152,14 +171,35 @@ impl Tokens {
 struct Failure {
     #[serde(default, deserialize_with = "lenient")]
     name: String,
+    /// Its name in opencode 2.
+    #[serde(rename = "type", default, deserialize_with = "lenient")]
+    kind: String,
     #[serde(default)]
     data: Loose<FailureData>,
+    /// The message in opencode 2.
+    #[serde(default, deserialize_with = "lenient")]
+    message: String,
 }
 
 #[derive(Deserialize)]
 struct FailureData {
     #[serde(default, deserialize_with = "lenient")]
     message: String,
+}
+
+impl Failure {
+    fn name(&self) -> &str {
+        [self.name.as_str(), &self.kind].into_iter().find(|name| !name.is_empty()).unwrap_or("agent_error")
+    }
+
+    /// Returns whether the user stopped the turn.
+    fn is_abort(&self) -> bool {
+        self.name().to_ascii_lowercase().contains("abort")
+    }
+
+    fn text(self) -> String {
+        self.data.0.map(|data| data.message).filter(|message| !message.is_empty()).unwrap_or(self.message)
+    }
 }
 
 #[derive(Deserialize)]
@@ -248,12 +288,12 @@ impl OpencodeReader {
                 self.draft.model(&message.model_id);
                 self.message = match message.summary {
                     true => Open::Summary(String::new()),
-                    false => Open::Answer(Answering {
-                        tokens: message.tokens.0,
-                        cost: message.cost,
-                        is_done: !matches!(message.finish.as_str(), "" | "tool-calls" | "unknown"),
-                        error: message.error.0,
-                    }),
+                    false => Open::Answer(Answering::new(
+                        message.tokens.0,
+                        message.cost,
+                        &message.finish,
+                        message.error.0,
+                    )),
                 };
             }
             _ => self.problem(id, "it is a message of an unknown role"),
@@ -347,11 +387,10 @@ impl OpencodeReader {
                 }
                 self.draft.cost(cost);
                 match error {
-                    Some(error) if error.name == "MessageAbortedError" => self.draft.cancelled(),
+                    Some(error) if error.is_abort() => self.draft.cancelled(),
                     Some(error) => {
-                        let message = error.data.0.map(|data| data.message).unwrap_or_default();
-                        let kind = if error.name.is_empty() { "agent_error" } else { &error.name };
-                        self.draft.error(kind, message);
+                        let name = error.name().to_owned();
+                        self.draft.error(&name, error.text());
                     }
                     None if is_done => self.draft.done(),
                     None => {}

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 
 use super::{NAME, TOOLS};
 use crate::native::pieces::{
-    CallResult, Piece, Prompt, Stamps, Step, exit_code, iso, pictures, pieces, results_by_call, write_line,
+    CallResult, Piece, Prompt, Stamps, Step, exit_code, iso, pictures, pieces, results_by_call, with_fields,
+    write_line,
 };
 use crate::native::tools::translate_back;
 use crate::native::{NativeConversation, NativeWriter, Placement};
@@ -102,12 +103,13 @@ impl Export<'_> {
         (self.id("msg", self.messages.len() + 1), self.stamps.next().time.as_millisecond())
     }
 
-    fn part(&mut self, message: &str, mut part: Value) -> Value {
+    fn part(&mut self, message: &str, part: Value) -> Value {
         self.parts += 1;
-        part["id"] = self.id("prt", self.parts).into();
-        part["sessionID"] = self.session.id.into();
-        part["messageID"] = message.into();
-        part
+        let id = self.id("prt", self.parts);
+        with_fields(
+            part,
+            [("id", id.into()), ("sessionID", self.session.id.into()), ("messageID", message.into())],
+        )
     }
 
     fn prompt(&mut self, Prompt { text, pictures }: &Prompt<'_>) {
@@ -155,27 +157,27 @@ impl Export<'_> {
                 .part(message, json!({"type": "text", "text": text, "time": {"start": time, "end": time}})),
             Step::Call { id, name, input } => {
                 let (tool, input) = translate_back(TOOLS, name, input);
-                let mut state = json!({"input": input, "time": {"start": time, "end": time}});
+                let state = json!({"input": input, "time": {"start": time, "end": time}});
                 let result = self.results.get(id).copied();
                 let text = result.map(|result| result.content.text()).unwrap_or_default();
                 let has_failed = result.is_none_or(|result| result.is_error);
                 let exit = exit_code(&text).filter(|_| has_failed && tool == "bash");
-                if has_failed && exit.is_none() {
-                    state["status"] = "error".into();
-                    state["error"] = text.into();
+                let state = if has_failed && exit.is_none() {
+                    with_fields(state, [("status", "error".into()), ("error", text.into())])
                 } else {
                     let (code, output) = exit.unwrap_or((0, &text));
-                    state["status"] = "completed".into();
-                    state["output"] = output.into();
-                    state["title"] = "".into();
-                    state["metadata"] = if tool == "bash" { json!({"exit": code}) } else { json!({}) };
+                    let metadata = if tool == "bash" { json!({"exit": code}) } else { json!({}) };
+                    let fields =
+                        [("status", "completed".into()), ("output", output.into()), ("title", "".into())];
+                    let state = with_fields(with_fields(state, fields), [("metadata", metadata)]);
                     let images = result.into_iter().flat_map(|result| pictures(result.content));
                     let attachments: Vec<Value> =
                         images.map(|image| self.part(message, file(image))).collect();
-                    if !attachments.is_empty() {
-                        state["attachments"] = attachments.into();
+                    match attachments.is_empty() {
+                        true => state,
+                        false => with_fields(state, [("attachments", attachments.into())]),
                     }
-                }
+                };
                 self.part(message, json!({"type": "tool", "tool": tool, "callID": id, "state": state}))
             }
         }

@@ -5,14 +5,14 @@ mod records;
 mod write;
 
 use std::ffi::OsString;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use crate::native::draft::Draft;
-use crate::native::files::{self, FileListing};
-use crate::native::lines::{Line, Lines};
+use crate::native::files::{self, ProjectFolders};
+use crate::native::lines::{Lines, any_object, first_objects};
 use crate::native::record_lines::RecordLines;
 use crate::native::{NativeError, NativeHead, NativeHome, NativeSession, NativeSource, NativeTurns};
-use crate::wire::Fields;
 use chain::Chain;
 use records::{QwenParser, Record};
 
@@ -24,6 +24,7 @@ pub(crate) const NAME: &str = "qwen";
 const PROJECTS: &str = "projects";
 /// The folder of sessions in the folder of a project.
 const CHATS: &str = "chats";
+const FOLDERS: ProjectFolders = ProjectFolders { projects: PROJECTS, sessions: CHATS, id_of: session_id };
 /// The number of lines in which the head of a session is searched.
 const HEAD_LINES: u64 = 64;
 
@@ -45,9 +46,7 @@ impl NativeSource for QwenSessions {
     }
 
     fn recognises(&self, _: &Path, beginning: &[u8]) -> bool {
-        let text = String::from_utf8_lossy(beginning);
-        let mut records = text.lines().filter_map(|line| Fields::of(line)?.read::<Record<'_>>());
-        records.any(|record| record.is_of_qwen())
+        any_object(beginning, |fields| fields.read::<Record<'_>>().is_some_and(|record| record.is_of_qwen()))
     }
 
     fn open(&self, place: &Path, _: &Path) -> Result<Box<dyn NativeHome>, NativeError> {
@@ -64,36 +63,22 @@ impl NativeHome for QwenHome {
         &'a self,
         project: Option<&'a Path>,
     ) -> Box<dyn Iterator<Item = Result<NativeSession, NativeError>> + 'a> {
-        let projects = self.place.join(PROJECTS);
-        if !projects.is_dir() {
-            return Box::new(FileListing::of(&self.place, 0, session_id));
-        }
         let name = project.map(folder_name);
-        let folders = files::folders(&projects).into_iter().filter(move |folder| {
+        FOLDERS.list(&self.place, move |folder| {
             let found = folder.file_name().unwrap_or_default().to_string_lossy();
             name.as_ref().is_none_or(|name| {
                 found.strip_prefix(name.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
             })
-        });
-        let chats = folders.map(|folder| folder.join(CHATS)).filter(|chats| chats.is_dir());
-        Box::new(chats.flat_map(|chats| FileListing::of(&chats, 0, session_id)))
+        })
     }
 
     fn head(&self, session: &NativeSession) -> Result<NativeHead, NativeError> {
         let mut head = NativeHead { id: session.id.clone(), ..NativeHead::default() };
-        let mut lines = Lines::open(&session.path)?;
-        let failed = NativeError::file(&session.path);
         let mut is_known = false;
-        while lines.number() < HEAD_LINES {
-            let Some(line) = lines.next().map_err(&failed)? else { break };
-            let (Line::Whole(line) | Line::Unfinished(line)) = line else { continue };
-            let text = String::from_utf8_lossy(line);
-            let Some(record) = Fields::of(&text).and_then(|fields| fields.read::<Record<'_>>()) else {
-                continue;
+        first_objects(&session.path, HEAD_LINES, |fields| {
+            let Some(record) = fields.read::<Record<'_>>().filter(Record::is_of_qwen) else {
+                return ControlFlow::Continue(());
             };
-            if !record.is_of_qwen() {
-                continue;
-            }
             if !is_known {
                 is_known = true;
                 head.id.clone_from(&record.session_id);
@@ -106,7 +91,8 @@ impl NativeHome for QwenHome {
                 head.title = payload.custom_title.clone().or(head.title.take());
                 head.forked_from = payload.parent_session_id.clone().or(head.forked_from.take());
             }
-        }
+            ControlFlow::Continue(())
+        })?;
         Ok(head)
     }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{CHATS, NAME, PROJECTS, folder_name};
 use crate::gemini::parts::{TOOLS, prompt_parts, result_parts, text_part};
-use crate::native::pieces::{Piece, Stamps, Step, pieces, write_line};
+use crate::native::pieces::{Piece, Stamps, Step, pieces, with_fields, write_line};
 use crate::native::tools::theirs;
 use crate::native::{NativeConversation, NativeWriter, Placement};
 
@@ -40,7 +40,7 @@ impl NativeWriter for QwenWriter {
         for piece in pieces(session.messages) {
             match piece {
                 Piece::Prompt(prompt) => {
-                    records.message("user", "user", prompt_parts(&prompt), Value::Null)?
+                    records.message("user", "user", &prompt_parts(&prompt), Value::Null)?;
                 }
                 Piece::Answer(steps) => {
                     let part = |step: &Step<'_>| match step {
@@ -49,19 +49,19 @@ impl NativeWriter for QwenWriter {
                             json!({"functionCall": {"id": id, "name": theirs(TOOLS.iter().rev(), name), "args": input}})
                         }
                     };
-                    let parts = steps.iter().map(part).collect();
+                    let parts: Value = steps.iter().map(part).collect();
                     tools.extend(steps.iter().filter_map(|step| match step {
                         Step::Call { id, name, .. } => Some((*id, theirs(TOOLS.iter().rev(), name))),
                         Step::Text(_) => None,
                     }));
-                    records.message("assistant", "model", parts, Value::Null)?;
+                    records.message("assistant", "model", &parts, Value::Null)?;
                 }
                 Piece::Results(results) => {
                     for result in results {
                         let name = tools.get(result.id).copied().unwrap_or_default();
                         let status = if result.is_error { "error" } else { "success" };
                         let shown = json!({"callId": result.id, "status": status, "resultDisplay": result.content.text()});
-                        records.message("tool_result", "user", result_parts(name, &result), shown)?;
+                        records.message("tool_result", "user", &result_parts(name, &result), shown)?;
                     }
                 }
             }
@@ -93,24 +93,27 @@ struct Records<'a> {
 }
 
 impl Records<'_> {
-    fn message(&mut self, kind: &str, role: &str, parts: Value, result: Value) -> io::Result<()> {
-        let mut fields = json!({"message": {"role": role, "parts": parts}});
-        if !result.is_null() {
-            fields["toolCallResult"] = result;
-        }
+    fn message(&mut self, kind: &str, role: &str, parts: &Value, result: Value) -> io::Result<()> {
+        let fields = json!({"message": {"role": role, "parts": parts}});
+        let fields = match result {
+            Value::Null => fields,
+            result => with_fields(fields, [("toolCallResult", result)]),
+        };
         self.record(kind, fields)
     }
 
     fn record(&mut self, kind: &str, fields: Value) -> io::Result<()> {
         let stamp = self.stamps.next();
         let id = Value::from(stamp.id.to_string());
-        let mut record = fields;
-        record["uuid"] = id.clone();
-        record["parentUuid"] = std::mem::replace(&mut self.parent, id);
-        record["sessionId"] = self.session.id.into();
-        record["timestamp"] = stamp.iso().into();
-        record["type"] = kind.into();
-        record["cwd"] = self.session.cwd.to_string_lossy().into();
-        write_line(self.out, &record)
+        let parent = std::mem::replace(&mut self.parent, id.clone());
+        let common = [
+            ("uuid", id),
+            ("parentUuid", parent),
+            ("sessionId", self.session.id.into()),
+            ("timestamp", stamp.iso().into()),
+            ("type", kind.into()),
+            ("cwd", self.session.cwd.to_string_lossy().into()),
+        ];
+        write_line(self.out, &with_fields(fields, common))
     }
 }

@@ -108,15 +108,13 @@ fn comparable(case: &Case, events: impl IntoIterator<Item = Event>) -> Vec<Strin
 }
 
 /// The events that only one of the sources has: `-` the stream, `+` the session.
-fn differences(home: &Home) -> Vec<String> {
-    let stream = home.case.play().into_iter().filter_map(|output| match output {
+fn differences(case: &Case, turn: &NativeTurn) -> Vec<String> {
+    let stream = case.play().into_iter().filter_map(|output| match output {
         AgentOutput::Event(event) => Some(event),
         _ => None,
     });
-    let stream = comparable(&home.case, stream);
-    // A resumed session has the turns before it too.
-    let turns = home.turns();
-    let mut native = comparable(&home.case, turns.last().unwrap().events.clone());
+    let stream = comparable(case, stream);
+    let mut native = comparable(case, turn.events.clone());
     let mut differences = Vec::new();
     for event in stream {
         match native.iter().position(|other| *other == event) {
@@ -212,18 +210,95 @@ const DIFFERENCES: [(&str, &[&str], &str); 14] = [
 fn native_sessions_have_the_events_of_their_streams() {
     let mut found = Vec::new();
     for home in homes() {
-        let differences = differences(&home);
+        // A resumed session has the turns before it too.
+        let differences = differences(&home.case, home.turns().last().unwrap());
         if !differences.is_empty() {
             found.push((home.case.name.clone(), differences));
         }
     }
-    let known: Vec<(String, Vec<String>)> = DIFFERENCES
-        .iter()
-        .map(|(case, differences, _)| {
-            ((*case).to_owned(), differences.iter().map(|text| (*text).to_owned()).collect())
+    assert_eq!(found, known(&DIFFERENCES));
+}
+
+/// Returns the known differences without their reasons.
+fn known(table: &[(&str, &[&str], &str)]) -> Vec<(String, Vec<String>)> {
+    let texts = |differences: &[&str]| differences.iter().map(|text| (*text).to_owned()).collect();
+    table.iter().map(|(case, differences, _)| ((*case).to_owned(), texts(differences))).collect()
+}
+
+/// The runs that left the sessions in `recordings/fixtures`: the session, the prompt, and the recording.
+const RUNS: [(&str, &str, &str); 11] = [
+    ("11111111", "My name is Ada", "claude/current/session-first"),
+    ("11111111", "What is my name?", "claude/current/session-resume"),
+    ("11111111", "And again?", "claude/current/session-continue"),
+    ("11111111", "Who am I?", "claude/current/session-after-compact"),
+    ("22222222", "Named", "claude/current/session-name"),
+    ("62b952c0", "Fork me", "claude/current/session-fork"),
+    ("01a1de1d-d4cc", "My name is Ada", "codex/current/session-first"),
+    ("01a1de1d-d4cc", "What is my name?", "codex/current/session-resume"),
+    ("01a1de1d-d4cc", "Again?", "codex/current/session-resume-flags-after"),
+    ("01a1de1d-d4cc", "From stdin on resume.", "codex/current/session-resume-stdin"),
+    ("01a1de1d-eeea", "Fork me", "codex/current/session-fork"),
+];
+
+/// The differences between these sessions and the streams, each with its reason.
+const DIFFERENCES_OF_RUNS: [(&str, &[&str], &str); 5] = [
+    (
+        "claude/current/session-continue",
+        &["+Compacted", "+Command", "+AssistantText"],
+        "the next run was `/compact`, which is no prompt: its events belong to the turn before",
+    ),
+    ("codex/current/session-resume", &["-Complete", "+Complete"], WHOLE_THREAD),
+    ("codex/current/session-resume-flags-after", &["-Complete", "+Complete"], WHOLE_THREAD),
+    ("codex/current/session-resume-stdin", &["-Complete", "+Complete"], WHOLE_THREAD),
+    ("codex/current/session-fork", &["-Complete", "+Complete"], WHOLE_THREAD),
+];
+
+const WHOLE_THREAD: &str =
+    "the output has the tokens of the whole thread, and the turn those that were added";
+
+#[test]
+fn sessions_of_several_runs_have_the_events_of_each_stream() {
+    let homes = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/fixtures");
+    let mut found = Vec::new();
+    for (session, prompt, recording) in RUNS {
+        let case = cases::named(recording);
+        let agent = case.agent.name();
+        let home = native::source(agent).unwrap().open(&homes.join(agent), Path::new("/none")).unwrap();
+        let file = home.sessions(None).map(Result::unwrap).find(|found| found.id.starts_with(session));
+        let mut reader = home.turns(&file.unwrap()).unwrap();
+        let turns: Vec<NativeTurn> = std::iter::from_fn(|| reader.next_turn().unwrap()).collect();
+        let is_of_run = |turn: &&NativeTurn| matches!(turn.events.first(), Some(Event::UserMessage(typed)) if typed.content.trim() == prompt.trim());
+        let turn = turns.iter().rfind(is_of_run).unwrap_or_else(|| panic!("{recording}: {turns:?}"));
+        let differences = differences(&case, turn);
+        if !differences.is_empty() {
+            found.push((recording.to_owned(), differences));
+        }
+    }
+    assert_eq!(found, known(&DIFFERENCES_OF_RUNS));
+}
+
+#[test]
+fn a_resumed_thread_of_codex_counts_its_tokens_once() {
+    let homes = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/fixtures");
+    let home = native::source("codex").unwrap().open(&homes.join("codex"), Path::new("/none")).unwrap();
+    let usage = |events: &[Event]| match events.last() {
+        Some(Event::Complete(complete)) => complete.usage.unwrap().input_tokens,
+        other => panic!("{other:?}"),
+    };
+    let file = home.sessions(None).map(Result::unwrap).find(|found| found.id.starts_with("01a1de1d-d4cc"));
+    let mut reader = home.turns(&file.unwrap()).unwrap();
+    let turns: Vec<NativeTurn> = std::iter::from_fn(|| reader.next_turn().unwrap()).collect();
+    let sum: u64 = turns.iter().map(|turn| usage(&turn.events)).sum();
+    // The run of the last turn printed the sum.
+    let printed = cases::named("codex/current/session-resume-stdin").play();
+    let printed: Vec<Event> = printed
+        .into_iter()
+        .filter_map(|output| match output {
+            AgentOutput::Event(event) => Some(event),
+            _ => None,
         })
         .collect();
-    assert_eq!(found, known);
+    assert_eq!(sum, usage(&printed));
 }
 
 #[test]

@@ -68,7 +68,8 @@ impl Doctor<'_> {
         let is_store = |kind: &str| STORE_KINDS.contains(&kind);
         let mut new_uuids = Vec::new();
         if report.fixable().any(|finding| is_store(finding.kind)) {
-            let repaired = repair(path, second, progress)?;
+            let originals = originals::folders(&layout.folders);
+            let repaired = repair(path, second, &originals, progress)?;
             fixed.done.extend(repaired.problems.iter().map(|problem| format!("repaired: {problem}")));
             if repaired.unreadable > 0 {
                 fixed.done.push(format!("not readable any more: {}", counted(repaired.unreadable, "row")));

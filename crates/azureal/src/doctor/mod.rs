@@ -231,8 +231,10 @@ impl<'a> Doctor<'a> {
     fn examine_file(&self, path: &Path, report: &mut Report, progress: Progress<'_>) {
         let layout = StoreLayout::of(path);
         report.store = shown(path);
+        // The owners of the project's own folders are checked already.
+        let known: Vec<String> = report.findings.iter().map(|finding| finding.place.clone()).collect();
         report.add(names::check(&layout));
-        report.add(modes::check(&layout));
+        report.add(modes::check(&layout).into_iter().filter(|finding| !known.contains(&finding.place)));
         let sessions = file::check(path, report, progress);
         if let Some(sessions) = &sessions {
             report.add(originals::check(&layout.folders, sessions, progress));

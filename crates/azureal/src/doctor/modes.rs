@@ -14,6 +14,8 @@ use crate::error::shown;
 use crate::git_folder::StoreLayout;
 use crate::project::Project;
 
+/// The folder with the versions of files. What is in it has the modes that git gives it, so that the folder itself protects it.
+const SNAPSHOTS: &str = "snapshots";
 /// The most files that are looked at.
 const MOST_FILES: usize = 200_000;
 
@@ -24,7 +26,7 @@ pub(super) fn check_owners(project: &Project, environment: &Environment) -> Vec<
         .map(|foreign| {
             let message = format!("it belongs to another user (user id {})", foreign.uid);
             Finding::at("owner", Severity::Error, &foreign.path, message)
-                .advise("`azureal trust` allows the project, if you know it")
+                .advise("`azureal trust --owner` allows the project, if you know it")
         })
         .collect()
 }
@@ -84,8 +86,10 @@ fn wrong(layout: &StoreLayout) -> Vec<(PathBuf, Metadata)> {
         look(&path);
     }
     let folders = &layout.folders;
-    if let Some(in_git) = folders.second_name.as_deref().and_then(Path::parent) {
+    // Also if it is not used for that reason.
+    if let Some(in_git) = &layout.in_git {
         look(in_git);
+        look(&in_git.join(SNAPSHOTS));
     }
     let mut left = MOST_FILES;
     for folder in [

@@ -1,10 +1,20 @@
 //! The output of turns.
 
-use azureal_files::as_argument;
+use std::path::{Path, PathBuf};
+
 use azureal_store::sqlite::StoreFolders;
 use azureal_store::sqlite::health::{CheckedSession, OriginalProblem, inspect_originals};
 
 use super::{Finding, Progress, Severity};
+
+/// Returns the folders with the output of turns.
+pub(super) fn folders(folders: &StoreFolders) -> Vec<&Path> {
+    [Some(&folders.originals), folders.former_originals.as_ref()]
+        .into_iter()
+        .flatten()
+        .map(PathBuf::as_path)
+        .collect()
+}
 
 /// Checks the output of turns of these sessions.
 pub(super) fn check(
@@ -13,7 +23,7 @@ pub(super) fn check(
     progress: Progress<'_>,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for folder in [Some(&folders.originals), folders.former_originals.as_ref()].into_iter().flatten() {
+    for folder in self::folders(folders) {
         match inspect_originals(folder, sessions, progress) {
             Ok(problems) => findings.extend(problems.iter().map(finding)),
             Err(error) => {
@@ -32,7 +42,7 @@ pub(super) fn fix(
     progress: Progress<'_>,
 ) -> std::io::Result<Vec<String>> {
     let mut done = Vec::new();
-    for folder in [Some(&folders.originals), folders.former_originals.as_ref()].into_iter().flatten() {
+    for folder in self::folders(folders) {
         for problem in inspect_originals(folder, sessions, progress)? {
             if let (Some(repair), Some(path)) = (problem.repair(), problem.path()) {
                 problem.fix()?;
@@ -46,6 +56,8 @@ pub(super) fn fix(
 fn finding(problem: &OriginalProblem) -> Finding {
     let (kind, severity) = match problem {
         OriginalProblem::Missing { .. } => ("missing_original", Severity::Note),
+        // It may be all that is left of a session, so nothing is done about it.
+        OriginalProblem::OtherSession { .. } => ("foreign_original", Severity::Note),
         OriginalProblem::Unreadable { .. } => ("unreadable_original", Severity::Error),
         _ => ("foreign_original", Severity::Warning),
     };
@@ -59,10 +71,10 @@ fn finding(problem: &OriginalProblem) -> Finding {
     };
     match (problem.repair(), problem.path()) {
         (Some(repair), _) => finding.fixed_by(repair),
-        (None, Some(path)) => finding.advise(format!(
-            "move it away, or delete it: `rm -r {}`; another store may have the session",
-            as_argument(path)
-        )),
+        (None, Some(_)) if matches!(problem, OriginalProblem::OtherSession { .. }) => finding.advise(
+            "it is kept, and `zstdcat` shows its files; a backup or another store may have the session",
+        ),
+        (None, Some(_)) => finding.advise("move it elsewhere; azureal does not use it"),
         (None, None) => finding,
     }
 }

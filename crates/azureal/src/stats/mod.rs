@@ -191,6 +191,8 @@ pub struct Stats {
     pub undated: u64,
     /// The sessions with stored values that cannot be read.
     pub damaged_sessions: Vec<SessionRecord>,
+    /// The tokens sent in turns without a cost.
+    unpriced_tokens: u64,
     groups: BTreeMap<Grouping, BTreeMap<GroupKey, Collected>>,
     names: BTreeMap<String, String>,
 }
@@ -225,20 +227,22 @@ impl Stats {
                 GroupKey::OutsideTurns => 2,
             };
             let measure = self.measure();
+            let by = |measure: Measure, one: &Group, other: &Group| {
+                measure.of(&other.sums).total_cmp(&measure.of(&one.sums))
+            };
             groups.sort_by(|one, other| {
                 let by_rank = rank(one).cmp(&rank(other));
-                by_rank.then_with(|| measure.of(&other.sums).total_cmp(&measure.of(&one.sums)))
+                by_rank.then_with(|| by(measure, one, other)).then_with(|| by(Measure::Tokens, one, other))
             });
         }
         groups
     }
 
-    /// Returns the number by which groups are compared: the cost, or the tokens if an agent did not report what it cost.
+    /// Returns the number by which groups are compared: the cost, or the tokens if the cost of a tenth of them is not known. Imported turns
+    /// and some agents have no cost.
     pub fn measure(&self) -> Measure {
-        let mut agents = self.groups.get(&Grouping::Agent).into_iter().flatten();
-        let is_known = |sums: &Sums| sums.cost_usd > 0.0 || sums.input_tokens == 0;
-        let all = agents.all(|(key, group)| *key == GroupKey::OutsideTurns || is_known(&group.sums));
-        if all && self.total.cost_usd > 0.0 { Measure::Cost } else { Measure::Tokens }
+        let is_known = self.unpriced_tokens.saturating_mul(10) <= self.total.input_tokens;
+        if is_known && self.total.cost_usd > 0.0 { Measure::Cost } else { Measure::Tokens }
     }
 
     fn add_session(&mut self, record: &SessionRecord, turns: &SessionTurns, zone: &TimeZone) {
@@ -263,6 +267,9 @@ impl Stats {
                 worktree.clone(),
                 session.clone(),
             ];
+            if taken.cost_usd <= 0.0 {
+                self.unpriced_tokens = self.unpriced_tokens.saturating_add(taken.tokens.input);
+            }
             self.add(number, keys, taken, u64::from(*is_whole), u64::from(*failed));
         }
         if !turns.outside.is_nothing() {

@@ -70,7 +70,7 @@ impl Workspace {
             directory: self.project.directory().to_owned(),
             config: Arc::clone(config),
             settings,
-            recall: self.recall_server(),
+            recall: self.recall(),
         };
         Ok(self.engine()?.submit(TurnRequest {
             session: prompt.session,

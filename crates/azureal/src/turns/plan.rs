@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use azureal_core::agent::{Permission, Program, RecallServer};
+use azureal_core::agent::{Permission, Program};
 use azureal_core::{Event, Keep, PAGE_EVENTS, Page, Seq, SessionRecord, SessionStore, StoredEvent};
-use azureal_engine::{CompactionOptions, RecordChanges, TurnOptions, TurnStart};
+use azureal_engine::{CompactionOptions, Recall, RecordChanges, TurnOptions, TurnStart};
 use futures_executor::block_on;
 use std::time::Duration;
 
@@ -46,8 +46,8 @@ pub(super) struct Planner {
     pub(super) directory: PathBuf,
     pub(super) config: Arc<Config>,
     pub(super) settings: TurnSettings,
-    /// The server that agents look things up with, if the store can be reached by another process.
-    pub(super) recall: Option<RecallServer>,
+    /// How agents look things up in the stored sessions, if that is possible.
+    pub(super) recall: Option<Recall>,
 }
 
 impl Planner {
@@ -91,9 +91,8 @@ impl Planner {
             ..TurnOptions::new(agent, program)
         };
         if config.recall() && options.recall.is_none() && !settings.is_ephemeral {
-            options.notices.push(
-                "no recall in this turn: agents are not told how to reach a store on a server".to_owned(),
-            );
+            let why = "no recall in this turn: this program does not answer agents for this store";
+            options.notices.push(why.to_owned());
         }
         if is_fallback {
             let why =

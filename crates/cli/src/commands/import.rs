@@ -27,8 +27,8 @@ use crate::spinner::Spinner;
 ///
 /// Importing again adds only what is new: a session that has grown gets its new turns. If it was also continued here,
 /// the new turns go into a fork of it, so that nothing is mixed. Sessions that azureal itself ran are left out. A session
-/// that was cleared here gets its events back, and one that was deleted here comes back. If another session has its name,
-/// it is named `NAME-2`. Whatever cannot be imported unchanged is reported on standard error.
+/// that was cleared here gets its events back. One that was deleted here stays deleted, unless you name its file or pass
+/// `--again`. If another session has its name, it is named `NAME-2`. Whatever cannot be imported unchanged is reported on standard error.
 ///
 /// The file of an agent's session is kept, compressed, as the original of its turns (`azureal original`), because the
 /// programs delete their files after a while.
@@ -58,6 +58,9 @@ pub(crate) struct Args {
     /// Say what would be imported, and store nothing
     #[arg(long)]
     pub(super) dry_run: bool,
+    /// Also import sessions of agents' programs that were deleted here
+    #[arg(long)]
+    pub(super) again: bool,
     /// Do not ask before sessions are stored on a server
     #[arg(short, long)]
     pub(super) yes: bool,
@@ -88,29 +91,35 @@ enum FormatArgument {
     Claude,
     /// A rollout of Codex (`~/.codex/sessions/**/*.jsonl`)
     Codex,
+    /// A session of Gemini CLI (`~/.gemini/tmp/*/chats/*.jsonl`)
+    Gemini,
+    /// A session of Qwen Code (`~/.qwen/projects/*/chats/*.jsonl`)
+    Qwen,
+    /// A session of GitHub Copilot CLI (`~/.copilot/session-state/*/events.jsonl`)
+    Copilot,
+    /// The database of opencode (`opencode.db`)
+    Opencode,
+    /// The database of goose (`sessions.db`)
+    Goose,
 }
 
 impl FormatArgument {
     /// Returns the format of an agent's program, if it is one.
     fn source(self) -> Option<&'static dyn NativeSource> {
-        let agent = match self {
-            Self::Claude => "claude",
-            Self::Codex => "codex",
-            Self::Auto | Self::Azs | Self::Json | Self::Cllm | Self::Axio => return None,
-        };
-        native::sources().iter().copied().find(|source| source.agent() == agent)
+        let name = self.to_possible_value()?;
+        native::sources().iter().copied().find(|source| source.agent() == name.get_name())
     }
 }
 
 impl From<FormatArgument> for ImportFormat {
     fn from(argument: FormatArgument) -> Self {
         match argument {
-            // Files of agents' programs were recognised before.
-            FormatArgument::Auto | FormatArgument::Claude | FormatArgument::Codex => Self::Auto,
             FormatArgument::Azs => Self::Azs,
             FormatArgument::Json => Self::Json,
             FormatArgument::Cllm => Self::Cllm,
             FormatArgument::Axio => Self::Axio,
+            // Files of agents' programs were read before.
+            _ => Self::Auto,
         }
     }
 }

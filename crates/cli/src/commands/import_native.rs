@@ -8,7 +8,7 @@ use azureal::native::{
     FoundSession, LeftOutSession, NativeSessions, NativeTarget, OriginalWriter, StoredRuns,
 };
 use azureal::sessions::called;
-use azureal::{Options, StoreChoice, Workspace};
+use azureal::{Error, Options, StoreChoice, Workspace};
 use azureal_core::visible_line;
 
 use super::import::Args;
@@ -216,6 +216,11 @@ impl Batch<'_> {
     fn is_full(&self) -> bool {
         self.ready.len() >= BATCH_SESSIONS || self.size >= BATCH_BYTES
     }
+
+    /// Returns whether one of them has this name.
+    fn has_name(&self, name: Option<&str>) -> bool {
+        name.is_some_and(|name| self.ready.iter().any(|(_, ready)| ready.name() == Some(name)))
+    }
 }
 
 impl<'a> Import<'a> {
@@ -253,33 +258,28 @@ impl<'a> Import<'a> {
             let opened = self.open(target, wanted).await?;
             self.opened.insert(target.clone(), opened);
         }
-        let opened = match self.opened.get(target) {
-            Some(Ok(opened)) => opened,
-            Some(Err(reason)) => {
-                let reason = reason.clone();
-                self.leave_out(found, reason);
-                return Ok(());
-            }
-            None => return Ok(()),
-        };
-        let is_dry = self.targets.args.dry_run;
-        let into = opened.workspace.as_ref().unwrap_or(self.targets.place);
-        let mut store = NativeTarget {
-            into,
-            runs: &opened.runs,
-            originals: &mut self.originals,
-            is_dry,
-            is_over: false,
-            used_in: None,
-        };
-        match self.sessions.import(found, &mut store).await {
-            Ok(NativeStep::Done(imported)) => self.tell_imported(found, target, &imported, out).await,
-            Ok(NativeStep::Ready(ready)) => {
+        if let Some(Err(reason)) = self.opened.get(target) {
+            let reason = reason.clone();
+            self.leave_out(found, reason);
+            return Ok(());
+        }
+        let step = match self.step(found, target, true).await {
+            Ok(Some(NativeStep::Ready(ready))) if !self.batch.has_name(ready.name()) => {
                 self.batch.target = Some(target);
                 self.batch.size += ready.size;
                 self.batch.ready.push((found, *ready));
-                if self.batch.is_full() { self.store_batch(out).await } else { Ok(()) }
+                return if self.batch.is_full() { self.store_batch(out).await } else { Ok(()) };
             }
+            // Sessions are stored in the order of their times.
+            Ok(Some(NativeStep::Ready(_) | NativeStep::Alone)) => {
+                self.store_batch(out).await?;
+                self.step(found, target, false).await
+            }
+            step => step,
+        };
+        match step {
+            Ok(Some(NativeStep::Done(imported))) => self.tell_imported(found, target, &imported, out).await,
+            Ok(_) => Ok(()),
             // A source that cannot be read does not stop the others; a store that cannot be written does.
             Err(error) if UNREAD_KINDS.contains(&error.kind()) => {
                 let message = error.message().to_owned();
@@ -290,6 +290,28 @@ impl<'a> Import<'a> {
         }
     }
 
+    /// Imports a session, or reads it for a batch; `None` if its store is not open.
+    async fn step(
+        &mut self,
+        found: &FoundSession,
+        target: &TargetStore,
+        in_batches: bool,
+    ) -> Result<Option<NativeStep>, Error> {
+        let Some(Ok(opened)) = self.opened.get(target) else { return Ok(None) };
+        let Args { dry_run: is_dry, again, .. } = *self.targets.args;
+        let into = opened.workspace.as_ref().unwrap_or(self.targets.place);
+        let (runs, originals) = (&opened.runs, &mut self.originals);
+        let (is_over, used_in) = (false, None);
+        let mut store = NativeTarget { into, runs, originals, is_dry, again, is_over, used_in };
+        match in_batches {
+            true => self.sessions.import(found, &mut store).await.map(Some),
+            false => {
+                let imported = self.sessions.import_now(found, &mut store).await?;
+                Ok(Some(NativeStep::Done(imported)))
+            }
+        }
+    }
+
     /// Stores the sessions that were read, and tells the results.
     async fn store_batch(&mut self, out: &mut Output) -> Result<(), Failure> {
         let Batch { target, ready, .. } = std::mem::take(&mut self.batch);
@@ -297,14 +319,9 @@ impl<'a> Import<'a> {
         let Some(Ok(opened)) = self.opened.get(target) else { return Ok(()) };
         let into = opened.workspace.as_ref().unwrap_or(self.targets.place);
         let found: Vec<&FoundSession> = ready.iter().map(|(found, _)| *found).collect();
-        let mut store = NativeTarget {
-            into,
-            runs: &opened.runs,
-            originals: &mut self.originals,
-            is_dry: false,
-            is_over: false,
-            used_in: None,
-        };
+        let (runs, originals, again) = (&opened.runs, &mut self.originals, self.targets.args.again);
+        let (is_dry, is_over, used_in) = (false, false, None);
+        let mut store = NativeTarget { into, runs, originals, is_dry, again, is_over, used_in };
         let imported = self.sessions.store_all(ready, &mut store).await?;
         for (found, imported) in found.into_iter().zip(imported) {
             self.tell_imported(found, target, &imported, out).await?;
@@ -465,7 +482,7 @@ impl<'a> Import<'a> {
         if out.is_json() {
             return Ok(());
         }
-        out.line(&self.tally.text(self.targets.args.dry_run))?;
+        out.line(&self.tally.text(self.targets.args.dry_run, self.sessions.elsewhere()))?;
         out.flush()
     }
 }
@@ -474,7 +491,7 @@ const PROJECT_GONE: &str = "the project is gone or cannot be opened";
 
 impl Tally {
     /// Returns the sums in one sentence.
-    fn text(&self, is_dry: bool) -> String {
+    fn text(&self, is_dry: bool, elsewhere: u64) -> String {
         let Self { new, continued, forked, unchanged, unread, left_out, turns } = self;
         let mut parts = Vec::new();
         let mut add = |count: u64, what: &str| {
@@ -490,8 +507,15 @@ impl Tally {
             add(*count, &format!("left out ({reason})"));
         }
         add(*unread, "not readable");
-        if parts.is_empty() {
-            return "there are no sessions to import".to_owned();
+        match (parts.is_empty(), elsewhere) {
+            (true, 0) => return "there are no sessions to import".to_owned(),
+            (true, others) => {
+                let others = counted(others, "session");
+                return format!(
+                    "there are no sessions of this project; `--all-projects` imports {others} of other projects, each into the store of its own"
+                );
+            }
+            (false, _) => {}
         }
         let start = if is_dry { "would import " } else { "" };
         let turns = if *turns > 0 { format!(", with {}", counted(*turns, "turn")) } else { String::new() };

@@ -99,7 +99,7 @@ async fn tell_why_empty(place: &Workspace) -> Result<(), Failure> {
         tell("no sessions of this worktree yet; `azureal list --all` shows those of all worktrees");
         return Ok(());
     }
-    let found = native::import_hint(&native::count_sessions(place, native::COUNT_AT_MOST));
+    let found = native::import_hint(&native::count_sessions(place, native::COUNT_AT_MOST).await);
     let found = found.as_deref().unwrap_or("`azureal import` takes over those of other programs");
     tell(&format!("no sessions yet; {found}"));
     Ok(())

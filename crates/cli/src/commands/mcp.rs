@@ -1,12 +1,12 @@
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use azureal::error::shown;
 use azureal::{SessionId, Workspace};
 use azureal_files::as_argument;
-use azureal_serve::mcp::Server;
 use azureal_serve::mcp::install::{self, Installation};
+use azureal_serve::mcp::{self, Server};
 use serde_json::json;
 
 use crate::confirm::{Answer, ask};
@@ -40,6 +40,9 @@ pub(crate) struct Args {
     /// The session of the running turn: a search leaves it out
     #[arg(long, value_name = "SESSION", hide = true, conflicts_with = "install")]
     current: Option<SessionId>,
+    /// The socket of the process that runs the turn and answers: for a store on a server
+    #[arg(long, value_name = "SOCKET", hide = true, conflicts_with_all = ["install", "current"])]
+    relay: Option<PathBuf>,
 }
 
 impl Args {
@@ -47,6 +50,16 @@ impl Args {
     pub(crate) fn agent(&self) -> Option<&str> {
         self.install.as_deref()
     }
+
+    /// Returns the socket that messages are passed on to. That needs no store.
+    pub(crate) fn relay(&self) -> Option<&Path> {
+        self.relay.as_deref()
+    }
+}
+
+/// Passes messages on to the process that runs the turn, until the agent closes the input.
+pub(crate) fn relay(socket: &Path) -> Result<(), Failure> {
+    Ok(mcp::relay(socket, io::stdin().lock(), io::stdout().lock())?)
 }
 
 /// Answers until the agent closes the input.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use azureal::Workspace;
 use azureal::error::shown;
 use azureal::opened::{InterfaceCommand, InterfaceRun, TakeBack, TakenBack};
-use azureal::sessions::{called, resolve_to_read};
+use azureal::sessions::{called, resolve, resolve_to_read};
 use azureal_agents::native::writers;
 use azureal_core::SessionRecord;
 use azureal_engine::Recovered;
@@ -18,7 +18,6 @@ use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT};
 use signal_hook::flag::register_conditional_default;
 
-use super::SessionToRead;
 use crate::failure::Failure;
 use crate::output::{Output, tell, warn};
 
@@ -42,8 +41,9 @@ Examples:
   azureal open -a codex --keep  the last session; Codex keeps its copy
   azureal open S3 -a claude -- --model opus")]
 pub(crate) struct Args {
-    #[command(flatten)]
-    session: SessionToRead,
+    /// The session: its number (S3) or its whole name; the last one of this worktree by default
+    #[arg(value_name = "SESSION")]
+    session: Option<String>,
     /// The agent whose program is started; by default that of the last turn, else the first that is installed
     #[arg(short, long, value_name = "PROGRAM", value_parser = programs())]
     agent: Option<String>,
@@ -66,7 +66,11 @@ pub(crate) async fn run(
     found: &[Recovered],
     out: &mut Output,
 ) -> Result<(), Failure> {
-    let record = resolve_to_read(place, found, args.session.session.as_deref()).await?;
+    // Turns are added to it, so that a prefix of a name is not enough.
+    let record = match &args.session {
+        Some(session) => resolve(&*place.store, session).await?,
+        None => resolve_to_read(place, found, None).await?,
+    };
     if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
         return Err(Failure::usage("the interface of an agent needs a terminal").with_hint(format!(
             "`azureal run -s {id}` sends a prompt without one, `azureal export {id} --format claude` writes the session",
@@ -75,8 +79,17 @@ pub(crate) async fn run(
     }
     let run = place.open_in_agent(&record, args.agent.as_deref(), args.keep, &args.arguments).await?;
     let name = run.command.name;
+    // Signals of the terminal are for the program, which shares it with us. We end when it does. A handler, unlike an ignored signal, is
+    // not inherited.
+    let signals_are_ours = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGQUIT, SIGHUP] {
+        if let Err(error) = register_conditional_default(signal, Arc::clone(&signals_are_ours)) {
+            run.discard().await;
+            return Err(Failure::new("signals", format!("signals cannot be heard: {error}")));
+        }
+    }
     let (run, exit) = start(run).await?;
-    let taken = take_back(run).await?;
+    let taken = take_back(run, &signals_are_ours).await?;
     report(&record, name, &taken, out)?;
     if exit.is_some_and(|exit| !exit.success()) && taken.turns == 0 {
         warn(&format!("{name} ended with {}", exit.map(|exit| exit.to_string()).unwrap_or_default()));
@@ -86,15 +99,6 @@ pub(crate) async fn run(
 
 /// Runs the program until the user quits it.
 async fn start(mut run: InterfaceRun<'_>) -> Result<(InterfaceRun<'_>, Option<ExitStatus>), Failure> {
-    // These are for the program, which shares the terminal with us. We end when it does. A handler, unlike an ignored signal, is not
-    // inherited.
-    let ended = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGQUIT, SIGHUP] {
-        if let Err(error) = register_conditional_default(signal, Arc::clone(&ended)) {
-            run.discard().await;
-            return Err(Failure::new("signals", format!("signals cannot be heard: {error}")));
-        }
-    }
     let InterfaceCommand { program, arguments, directory, environment, name, .. } = &run.command;
     let variables = environment.iter();
     let started =
@@ -110,23 +114,21 @@ async fn start(mut run: InterfaceRun<'_>) -> Result<(InterfaceRun<'_>, Option<Ex
     };
     let noted = run.started(child.id());
     let exit = child.wait();
-    ended.store(true, Ordering::SeqCst);
     if let Err(error) = noted {
         warn(error.message());
     }
     Ok((run, exit.ok()))
 }
 
-/// Takes back what was added. Waits for a turn that the program runs in the background.
-async fn take_back(mut run: InterfaceRun<'_>) -> Result<TakenBack, Failure> {
-    let mut is_first = true;
+/// Takes back what was added. Waits for a turn that the program runs in the background: then the signals of the terminal are for us.
+async fn take_back(mut run: InterfaceRun<'_>, signals_are_ours: &AtomicBool) -> Result<TakenBack, Failure> {
     loop {
         let name = run.command.name;
         run = match run.take_back().await? {
             TakeBack::Done(taken) => return Ok(taken),
-            TakeBack::Running(run) => run,
+            TakeBack::Running(run) => *run,
         };
-        if std::mem::take(&mut is_first) {
+        if !signals_are_ours.swap(true, Ordering::SeqCst) {
             tell(&format!(
                 "{name} still runs a turn in the background. Waiting for it; after Ctrl-C the next azureal command adds it"
             ));

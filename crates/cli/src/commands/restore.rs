@@ -69,14 +69,16 @@ pub(crate) fn run(args: &Args, named: Option<&Path>, out: &mut Output) -> Result
 }
 
 fn confirm(restore: &Restore) -> Result<(), Failure> {
-    let there = match restore.replaces {
-        true => "What is there now is kept beside it.",
-        false => "There is no store yet.",
+    let content =
+        |(sessions, events)| format!("{} with {}", counted(sessions, "session"), counted(events, "event"));
+    let there = match (restore.replaces, restore.replaced) {
+        (true, Some(replaced)) => format!("There are {} now, which are kept beside it.", content(replaced)),
+        (true, None) => "What is there now is kept beside it.".to_owned(),
+        (false, _) => "There is no store yet.".to_owned(),
     };
     let question = format!(
-        "Restore {} with {} to {}? {there} [y/N] ",
-        counted(restore.sessions, "session"),
-        counted(restore.events, "event"),
+        "Restore {} to {}? {there} [y/N] ",
+        content((restore.sessions, restore.events)),
         shown(&restore.store)
     );
     match ask(&question) {

@@ -157,7 +157,7 @@ async fn filters(args: &Args, place: &Workspace, found: &[Recovered]) -> Result<
         sessions,
         without: None,
         worktree,
-        since: args.since.as_deref().map(parse_since).transpose()?.map(|time| time.as_second()),
+        since: args.since.as_deref().map(parse_since).transpose()?.map(jiff::Timestamp::as_second),
     })
 }
 

@@ -8,6 +8,7 @@ use rusqlite::Connection;
 use serde_json::json;
 
 use crate::servers::{Server, on_every_server, run_on};
+use crate::terminal::answering;
 use crate::world::{World, assistant, user};
 
 /// A session from elsewhere, and one with two turns and their output.
@@ -211,4 +212,22 @@ fn damaged_sessions_on_redis_are_named() {
     server.command(&["HINCRBY", session, "messages", "1"]);
     let ran = run_on(&world, &store, &["doctor", "--json"]);
     assert_eq!((ran.code, &ran.json()["findings"][0]["kind"]), (1, &json!("counts")), "{ran}");
+}
+
+#[test]
+fn the_question_says_what_is_replaced() {
+    let world = world();
+    let backup = world.path("backup.azs");
+    let path = backup.to_str().unwrap();
+    assert_eq!(world.run(&["backup", path]).code, 0);
+    assert_eq!(world.run(&["run", "-s", "newer", "-a", "offline", "three"]).code, 0);
+    let (code, shown) = answering(world.command(&["restore", path]), "n\n");
+    assert_eq!(code, 130, "{shown}");
+    for part in ["Restore 2 sessions with 10 events to ", "There are 3 sessions with 14 events now"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert_eq!(world.run(&["list", "--json"]).json().as_array().unwrap().len(), 3);
+    let (code, shown) = answering(world.command(&["restore", path]), "y\n");
+    assert_eq!(code, 0, "{shown}");
+    assert_eq!(world.run(&["list", "--json"]).json().as_array().unwrap().len(), 2);
 }

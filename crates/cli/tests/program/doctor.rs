@@ -137,7 +137,7 @@ struct Damage {
 
 const REPAIRED: Expected = Expected::Repaired { lost: 0 };
 
-const DAMAGES: [Damage; 26] = [
+const DAMAGES: [Damage; 28] = [
     Damage {
         name: "a cut file",
         kind: "integrity",
@@ -205,6 +205,12 @@ const DAMAGES: [Damage; 26] = [
         kind: "gap",
         expected: REPAIRED,
         cause: |world| world.sql("DELETE FROM events WHERE session_id = 2 AND seq BETWEEN 9 AND 12"),
+    },
+    Damage {
+        name: "a lost end",
+        kind: "gap",
+        expected: REPAIRED,
+        cause: |world| world.sql("DELETE FROM events WHERE session_id = 3 AND seq > 10"),
     },
     Damage {
         name: "a number beyond all others",
@@ -332,6 +338,7 @@ const DAMAGES: [Damage; 26] = [
                 (world.path("p/.azureal"), 0o755),
                 (world.in_git(""), 0o755),
                 (world.originals()[0].clone(), 0o644),
+                (world.in_git("snapshots"), 0o755),
             ] {
                 fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
             }
@@ -344,6 +351,12 @@ const DAMAGES: [Damage; 26] = [
         cause: |world| {
             std::os::unix::fs::chown(world.originals()[0].clone(), Some(12_345), None).unwrap();
         },
+    },
+    Damage {
+        name: "a foreign owner of the folder in the git directory",
+        kind: "owner",
+        expected: Expected::Left,
+        cause: |world| std::os::unix::fs::chown(world.in_git(""), Some(12_345), None).unwrap(),
     },
     Damage {
         name: "a second name that differs",
@@ -441,6 +454,71 @@ fn try_damage(damage: &Damage) {
         let again = world.doctor();
         assert_eq!(again.code, i32::from(*expected == Expected::Left && !is_note), "{name}: {again}");
     }
+}
+
+#[test]
+fn a_session_gets_back_the_uuid_of_its_originals() {
+    let world = world();
+    world.run(&["run", "-s", "four", "-a", "offline", "a"]);
+    let transcript = concat!(
+        r#"{"type":"user","uuid":"u","sessionId":"11111111-2222-4333-8444-555555555555","cwd":"/x","timestamp":"2026-11-15T07:05:00Z","message":{"role":"user","content":"imported"}}"#,
+        "\n",
+        r#"{"type":"assistant","uuid":"a","parentUuid":"u","sessionId":"11111111-2222-4333-8444-555555555555","cwd":"/x","timestamp":"2026-11-15T07:05:01Z","message":{"id":"m","role":"assistant","model":"opus","stop_reason":"end_turn","content":[{"type":"text","text":"yes"}]}}"#,
+        "\n"
+    );
+    let path = world.path("11111111-2222-4333-8444-555555555555.jsonl");
+    fs::write(&path, transcript).unwrap();
+    let imported = world.run(&["import", path.to_str().unwrap()]);
+    assert_eq!(imported.code, 0, "{imported}");
+    let uuids = || -> Vec<String> {
+        let connection = Connection::open(world.store()).unwrap();
+        let mut statement = connection.prepare("SELECT ifnull(uuid, '') FROM sessions ORDER BY id").unwrap();
+        statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    };
+    let outputs = || -> Vec<String> {
+        ["S3", "S4", "S5"].map(|id| world.run(&["original", id, "--seq", "1"]).stdout).to_vec()
+    };
+    let (before, printed) = (uuids(), outputs());
+    assert!(printed.iter().all(|output| !output.is_empty()), "{printed:?}");
+    for damage in [
+        "UPDATE sessions SET uuid = NULL WHERE id IN (3, 5)",
+        "UPDATE sessions SET uuid = 'none' WHERE id = 4",
+        "DELETE FROM sessions WHERE id IN (3, 4)",
+        "UPDATE sessions SET uuid = (SELECT uuid FROM sessions WHERE id = 3) WHERE id = 4",
+        "UPDATE sessions SET uuid = (SELECT uuid FROM sessions WHERE id = 4) WHERE id = 3",
+    ] {
+        world.sql(damage);
+        let fixed = world.run(&["doctor", "--fix", "--json"]);
+        assert_eq!(fixed.code, 0, "{damage}: {fixed}");
+        assert_eq!(fixed.json()["findings"], Value::Array(Vec::new()), "{damage}: {fixed}");
+        assert_eq!(uuids(), before, "{damage}");
+        assert_eq!(outputs(), printed, "{damage}");
+    }
+    // A folder whose session is gone is kept, and is no reason to call the store unhealthy.
+    world.sql("DELETE FROM events WHERE session_id = 4; DELETE FROM sessions WHERE id = 4");
+    world.run(&["search", "one"]);
+    let found = world.doctor();
+    assert_eq!((found.code, kinds(&found.json()["findings"])), (0, vec!["foreign_original"]), "{found}");
+    assert!(world.in_git("originals").join(&before[3]).exists());
+}
+
+#[test]
+fn a_lost_end_keeps_its_numbers_and_its_output() {
+    let world = world();
+    let output = || world.run(&["original", "S3", "--seq", "9"]).stdout;
+    let printed = output();
+    assert!(!printed.is_empty());
+    world.sql("DELETE FROM events WHERE session_id = 3 AND seq > 10");
+    let found = world.doctor();
+    assert!(found.stdout.contains("events 11 to 12 are missing"), "{found}");
+    let fixed = world.run(&["doctor", "--fix", "--json"]);
+    assert_eq!(fixed.json()["findings"], Value::Array(Vec::new()), "{fixed}");
+    assert_eq!(output(), printed, "the output of the turn has its place");
+    assert_eq!(world.run(&["show", "--json", "S3"]).stdout.lines().count(), 12);
+    // A count that does not agree with the others is no sign of lost events.
+    world.sql("UPDATE sessions SET event_count = 20 WHERE id = 3");
+    let found = world.doctor();
+    assert_eq!(kinds(&found.json()["findings"]), ["counts"], "{found}");
 }
 
 fn rustix_euid() -> u32 {

@@ -91,6 +91,7 @@ fn the_sessions_of_this_project_are_imported_once_and_their_sources_stay_as_they
     let here = project(&world);
     transcript(&world, &here, FIRST, &["Hello", "Go on"]);
     transcript(&world, "/elsewhere", SECOND, &["Not here"]);
+    assert_eq!(run(&world, &["import", "--from", "codex"]).quiet(), "there are no sessions to import\n");
     rollout(&world, &here);
     let before = world.snapshot("person");
     insta::assert_snapshot!(run(&world, &["list"]), @r"
@@ -122,6 +123,10 @@ fn each_session_goes_into_the_store_of_its_own_project() {
     transcript(&world, &project(&world), FIRST, &["Here"]);
     transcript(&world, other.to_str().unwrap(), SECOND, &["There"]);
     rollout(&world, "/gone/project");
+    assert_eq!(
+        run(&world, &["import", "--from", "codex"]).quiet(),
+        "there are no sessions of this project; `--all-projects` imports 1 session of other projects, each into the store of its own\n"
+    );
     let first = run(&world, &["import", "--from", "all", "--all-projects", "--json"]);
     let report = first.json();
     assert_eq!(report["imported"].as_array().unwrap().len(), 2, "{first}");
@@ -156,6 +161,100 @@ fn a_named_file_or_folder_is_imported_here_whatever_its_project_is() {
     fs::write(&compressed, zstd::encode_all(&fs::read(&path).unwrap()[..], 3).unwrap()).unwrap();
     let ran = run(&world, &["import", compressed.to_str().unwrap(), "--json"]);
     assert_eq!(ran.json()["imported"].as_array().unwrap().len(), 0, "the same session: {ran}");
+}
+
+#[test]
+fn a_session_that_was_deleted_here_comes_back_only_if_it_is_asked_for() {
+    let world = World::new();
+    let here = project(&world);
+    let path = transcript(&world, &here, FIRST, &["A secret"]);
+    let path = path.to_str().unwrap();
+    transcript(&world, &here, SECOND, &["Kept"]);
+    run(&world, &["import", "--from", "claude"]).quiet();
+    run(&world, &["rm", "S1", "S2", "--yes"]);
+    let left_out = "sessions: 2 left out (it was deleted here; `--again` imports it)\n";
+    assert_eq!(run(&world, &["import", "--from", "claude"]).quiet(), left_out);
+    let dry = run(&world, &["import", "--from", "claude", "--dry-run", "--again"]).quiet();
+    assert!(dry.ends_with("would import sessions: 2 new, with 2 turns\n"), "{dry}");
+    assert_eq!(run(&world, &["import", "--from", "claude"]).quiet(), left_out, "a dry run changes nothing");
+    // The list does not offer what the import would leave out.
+    let list = run(&world, &["list"]);
+    assert_eq!(
+        list.stderr, "no sessions yet; `azureal import` takes over those of other programs\n",
+        "{list}"
+    );
+    let store = fs::read(world.store()).unwrap();
+    assert!(!store.windows(8).any(|bytes| bytes == b"A secret"), "deleted is deleted");
+    let named = run(&world, &["import", path, "--json"]);
+    assert_eq!(named.json()["imported"][0]["id"], "S3", "{named}");
+    let folder = world.path("person/.claude");
+    let again = run(&world, &["import", folder.to_str().unwrap(), "--json"]);
+    assert_eq!(again.json()["left_out"].as_array().unwrap().len(), 1, "{again}");
+    let again = run(&world, &["import", "--from", "claude", "--again", "--json"]).json();
+    assert_eq!((&again["imported"][0]["id"], &again["unchanged"][0]["id"]), (&json!("S4"), &json!("S3")));
+    assert_eq!(run(&world, &["import", "--from", "claude"]).quiet(), "sessions: 2 unchanged\n");
+}
+
+#[test]
+fn sessions_are_stored_in_the_order_of_their_times_whether_they_have_names_or_not() {
+    let world = World::new();
+    let here = project(&world);
+    let names = [Some("same"), None, Some("same"), None, Some("other")];
+    for (place, name) in names.iter().enumerate() {
+        let id = format!("{place}1111111-2222-4333-8444-555555555555");
+        let mut lines = claude(&here, &id, &[&format!("Prompt {place}")]);
+        if let Some(name) = name {
+            lines
+                .insert(0, json!({"type": "custom-title", "customTitle": name, "sessionId": id}).to_string());
+        }
+        let path = write(&world, &format!("person/.claude/projects/-p/{id}.jsonl"), &lines);
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + place as u64);
+        fs::File::options().append(true).open(path).unwrap().set_modified(time).unwrap();
+    }
+    run(&world, &["import", "--from", "claude"]).quiet();
+    let listed = run(&world, &["list", "--json"]).json();
+    let listed: Vec<(&str, &str)> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|session| (session["preview"].as_str().unwrap(), session["name"].as_str().unwrap()))
+        .collect();
+    assert_eq!(
+        listed,
+        [
+            ("Prompt 4", "other"),
+            ("Prompt 3", "S4"),
+            ("Prompt 2", "same-2"),
+            ("Prompt 1", "S2"),
+            ("Prompt 0", "same")
+        ]
+    );
+}
+
+#[test]
+fn the_format_of_a_file_can_be_named() {
+    let world = World::new();
+    // The beginning shows no format.
+    let mut lines = vec!["x".repeat(70_000)];
+    lines.extend(claude(&project(&world), FIRST, &["Hello"]));
+    let path = write(&world, "person/notes.txt", &lines);
+    let path = path.to_str().unwrap();
+    assert_eq!(run(&world, &["import", path]).code, 1);
+    let ran = run(&world, &["import", path, "--format", "claude", "--json"]);
+    let report = ran.json();
+    assert_eq!(
+        (&report["imported"][0]["agent"], &report["imported"][0]["turns"]),
+        (&json!("claude"), &json!(1))
+    );
+    assert!(report["problems"][0]["message"].as_str().unwrap().starts_with("line 1 was left out"), "{ran}");
+    let file = transcript(&world, "/elsewhere", SECOND, &["Hello"]);
+    let other = run(&world, &["import", file.to_str().unwrap(), "--format", "codex"]);
+    assert_eq!(other.code, 1, "{other}");
+    assert!(other.stderr.contains(".jsonl is a session of Claude Code, not of Codex"), "{other}");
+    for agent in ["gemini", "qwen", "copilot", "opencode", "goose"] {
+        let other = run(&world, &["import", file.to_str().unwrap(), "--format", agent]);
+        assert!(other.stderr.contains("is a session of Claude Code"), "{other}");
+    }
 }
 
 #[test]

@@ -105,3 +105,42 @@ fn copies_that_were_continued_become_one_store_without_doubles() {
         assert!(findings.as_array().unwrap().iter().all(is_name), "{folder}: {doctor}");
     }
 }
+
+#[test]
+fn a_session_keeps_its_times() {
+    let world = project();
+    let q = world.path("q/.azureal/sessions.azs");
+    copy_folder(&world.path("p/.azureal"), q.parent().unwrap());
+    let connection = rusqlite::Connection::open(&q).unwrap();
+    connection
+        .execute_batch(
+            "UPDATE sessions SET created = '2026-01-02T03:04:05Z', last_active = '2026-02-03T04:05:06Z'",
+        )
+        .unwrap();
+    drop(connection);
+    let exported = world.path("here.json");
+    let arguments = ["export", "here", "--format", "json", "-o", exported.to_str().unwrap()];
+    assert_eq!(run_in(&world, "q", &arguments).code, 0);
+    for (number, source) in ["../q/.azureal/sessions.azs", "../here.json"].into_iter().enumerate() {
+        let folder = format!("r{number}");
+        world.file(&format!("{folder}/.git/HEAD"), "ref: refs/heads/main\n");
+        let import = || run_in(&world, &folder, &["import", source]);
+        let ran = import();
+        assert_eq!(ran.code, 0, "{ran}");
+        let check = |when: &str| {
+            let store =
+                rusqlite::Connection::open(world.path(&folder).join(".azureal/sessions.azs")).unwrap();
+            let mut statement = store.prepare("SELECT created, last_active FROM sessions").unwrap();
+            let times = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+            let times: Vec<(String, String)> = times.map(Result::unwrap).collect();
+            let kept = ("2026-01-02T03:04:05Z".to_owned(), "2026-02-03T04:05:06Z".to_owned());
+            assert!(
+                !times.is_empty() && times.iter().all(|times| *times == kept),
+                "{source}, {when}: {times:?}"
+            );
+        };
+        check("imported");
+        assert_eq!(import().code, 0);
+        check("imported again");
+    }
+}

@@ -71,7 +71,7 @@ fn read_again(file: &Path) -> Vec<Value> {
     let world = World::new();
     let ran = world.run(&["import", file.to_str().unwrap()]);
     assert_eq!(ran.code, 0, "{ran}");
-    world.run(&["show", "--json"]).json_lines()
+    world.run(&["show", "S1", "--json"]).json_lines()
 }
 
 #[test]
@@ -192,14 +192,15 @@ fn resumes(program: &'static str, arguments: &[&str], shell: &str) {
     let (id, flag) = (command[2].as_str(), command[1].as_str());
     let ran = prompted(&real, program, &[arguments, &[flag, id]].concat(), "What was it?");
     assert_eq!(ran.code, 0, "{ran}");
-    assert!(ran.stdout.contains("As I said."), "{ran}");
     let requests = server.requests();
     let is_asked =
         |request: &&Arc<Request>| request.prompt().is_some_and(|prompt| prompt.contains("What was it?"));
     let request = requests.iter().find(is_asked).unwrap();
     assert!(request.user_texts().contains(&WORDS), "{:?}", request.user_texts());
     assert!(!request.body.to_string().contains("the note itself"), "the history is inert");
-    assert_eq!(request.assistant_texts(), ["I look.", "It is 42."]);
+    let mut answers = request.assistant_texts();
+    answers.retain(|text| !text.is_empty());
+    assert_eq!(answers, ["I look.", "It is 42."]);
     let results = request.tool_results();
     assert_eq!(results.len(), 2, "{results:?}");
     assert!(results[0].contains("forty-two") && results[1].contains("no such thing"), "{results:?}");

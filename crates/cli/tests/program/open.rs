@@ -7,13 +7,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use azureal_testkit::model_server::{Answer, ModelServer};
+use azureal_testkit::project::git_repository;
 use azureal_testkit::pty::PtyProgram;
-use azureal_testkit::real_agents::KEY;
+use azureal_testkit::real_agents::{AgentHome, Agents, KEY};
 use azureal_testkit::{thorough, until};
 use serde_json::{Value, json};
 
 use crate::real_agents::Real;
-use crate::world::{Ran, World, assistant, user};
+use crate::world::{Ran, World, assistant, exported, user};
 
 /// A program that resumes a session as Claude Code does, and answers each line that is typed. `back` continues from the first prompt,
 /// `delete` removes the session, `fail` ends with an error.
@@ -26,7 +27,7 @@ echo "$@" > "$HOME/arguments"
 env > "$HOME/environment"
 echo "opened $number lines"
 line() {
-    printf '{"type":"%s","uuid":"%s","parentUuid":"%s","sessionId":"%s","timestamp":"2026-11-15T07:05:00Z","cwd":"/p","message":%s}\n' "$1" "$2" "$3" "$4" "$5" >> "$file"
+    printf '{"type":"%s","uuid":"%s","parentUuid":"%s","sessionId":"%s","timestamp":"'"$(date -u +%Y-%m-%dT%H:%M:%SZ)"'","cwd":"/p","message":%s}\n' "$1" "$2" "$3" "$4" "$5" >> "$file"
 }
 while read -r typed; do
     last=$(grep -o '"uuid":"[^"]*"' "$file" | tail -n 1 | cut -d '"' -f 4)
@@ -222,6 +223,7 @@ fn what_cannot_be_opened_is_said() {
         (&["S1", "-a", "codex"][..], "codex is not installed"),
         (&["S1", "-a", "nobody"], "nobody"),
         (&["S9"], "no session S9"),
+        (&["wor"], "wor"),
     ] {
         let mut refused = open(&world, arguments);
         assert_ne!(refused.wait_for_exit(), Some(0));
@@ -338,6 +340,40 @@ fn be_known(real: &Real) {
     fs::write(config, format!("{known}\n[projects.\"{project}\"]\ntrust_level = \"trusted\"\n")).unwrap();
 }
 
+/// Types a prompt into an interface that shows a history, and quits it after the answer.
+#[track_caller]
+fn type_and_quit(opened: &mut PtyProgram, history: &str, answer: &str, quit: &str) {
+    until("the history", || {
+        // An advertisement, which may not read keys yet.
+        if opened.screen().contains("Use existing model") {
+            opened.send("2");
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        opened.screen().contains(history).then_some(())
+    });
+    // A program that has just drawn its history may not read keys yet.
+    until("the prompt is typed", || {
+        // Without what an earlier attempt has left.
+        opened.send("\x15Go further");
+        (0..30).find_map(|_| {
+            std::thread::sleep(Duration::from_millis(100));
+            opened.screen().contains("Go further").then_some(())
+        })
+    });
+    opened.send("\r");
+    opened.wait_for(answer);
+    let is_over = |opened: &PtyProgram| opened.screen().contains("S1 work: ");
+    for _ in 0..60 {
+        if is_over(opened) {
+            break;
+        }
+        opened.send(quit);
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    assert!(is_over(opened), "{}", opened.screen());
+    assert_eq!(opened.wait_for_exit(), Some(0));
+}
+
 /// Makes a session with one agent, opens it in the interface of the other and types a prompt there.
 #[track_caller]
 fn open_for_real(by: &str, agent: &str, call: Answer) {
@@ -357,32 +393,12 @@ fn open_for_real(by: &str, agent: &str, call: Answer) {
     command.env("TERM", "xterm-256color");
     server.push("Opened and answered.");
     let mut opened = PtyProgram::start(&command, 120, 40);
-    until("the history", || {
-        // An advertisement, which may not read keys yet.
-        if opened.screen().contains("Use existing model") {
-            opened.send("2");
-            std::thread::sleep(Duration::from_millis(500));
-        }
-        opened.screen().contains("The code is 48151.").then_some(())
-    });
-    // A program that has just drawn its history may not read keys yet.
-    until("the prompt is typed", || {
-        opened.send("What now?");
-        std::thread::sleep(Duration::from_millis(500));
-        opened.screen().contains("What now?").then_some(())
-    });
-    opened.send("\r");
-    opened.wait_for("Opened and answered.");
+    let quit = if agent == "claude" { "\x03" } else { "\x04" };
+    type_and_quit(&mut opened, "The code is 48151.", "Opened and answered.", quit);
     let request = server.requests().pop().unwrap();
     let told = format!("{:?} {:?}", request.user_texts(), request.tool_results());
     assert!(told.contains("Read the code") && told.contains("code-in-the-file"), "{told}");
-    until("the interface ends", || {
-        opened.send(if agent == "claude" { "\x03" } else { "\x04" });
-        std::thread::sleep(Duration::from_millis(300));
-        opened.screen().contains("S1 work: ").then_some(())
-    });
-    assert_eq!(opened.wait_for_exit(), Some(0));
-    let added = ["What now?", "Opened and answered."].map(str::to_owned);
+    let added = ["Go further", "Opened and answered."].map(str::to_owned);
     assert_eq!(texts_of(&real), [&before[..], &added].concat());
     let homes = [real.home.claude_config_dir().join("projects"), real.home.codex_home().join("sessions")];
     let left: Vec<PathBuf> = homes.into_iter().flat_map(files).collect();
@@ -416,4 +432,43 @@ fn a_session_of_codex_is_opened_in_claude() {
         "claude",
         Answer::new().tool("exec_command", json!({"cmd": "echo code-in-the-file"})),
     );
+}
+
+/// Opens a session in the interface of a program that azureal does not run itself.
+#[track_caller]
+fn open_in(program: &'static str, arguments: &[&str]) {
+    let Some(agents) = Agents::find(&[program]) else { return };
+    let server = ModelServer::always("As I said.");
+    let real = Real { home: AgentHome::new(&agents, &server) };
+    fs::write(real.home.project().join("notes.txt"), "a note\n").unwrap();
+    git_repository(&real.home.project());
+    let session = real.home.home().join("session.json");
+    fs::write(&session, exported("work", &[user("One"), assistant("The first answer.")]).to_string())
+        .unwrap();
+    let ran = real.run(&["import", session.to_str().unwrap()]);
+    assert_eq!(ran.code, 0, "{ran}");
+    let mut command = real.command(&[&["open", "work", "-a", program], arguments].concat());
+    command.env("TERM", "xterm-256color");
+    let mut opened = PtyProgram::start(&command, 120, 40);
+    type_and_quit(&mut opened, "The first answer.", "As I said.", "\x03");
+    assert_eq!(texts_of(&real), ["One", "The first answer.", "Go further", "As I said."]);
+    // Nothing of it is left to import.
+    let ran = real.run(&["import", "--from", program, "--json"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    assert_eq!(real.run(&["list", "--json"]).json().as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_session_is_opened_in_gemini() {
+    open_in("gemini", &["--", "--skip-trust"]);
+}
+
+#[test]
+fn a_session_is_opened_in_qwen() {
+    open_in("qwen", &["--", "--auth-type", "openai"]);
+}
+
+#[test]
+fn a_session_is_opened_in_opencode() {
+    open_in("opencode", &["--", "-m", "testkit/m1"]);
 }

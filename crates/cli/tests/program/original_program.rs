@@ -330,3 +330,53 @@ fn totals_that_the_original_overwrote_are_added_up_again() {
     assert_eq!(stored, 1.5);
     assert!(totals(&original.world).0 >= 120);
 }
+
+#[test]
+fn a_file_of_the_original_is_sound_and_is_continued() {
+    let world = World::new();
+    fs::create_dir_all(world.store().parent().unwrap()).unwrap();
+    let store = Connection::open(world.store()).unwrap();
+    store
+        .execute_batch(
+            "CREATE TABLE sessions (id INTEGER PRIMARY KEY, name TEXT, worktree TEXT, created TEXT, completed INTEGER,
+               duration_ms INTEGER, cost_usd REAL, last_claude_uuid TEXT);
+             CREATE TABLE events (id INTEGER PRIMARY KEY, session_id INTEGER NOT NULL REFERENCES sessions(id) ON DELETE CASCADE,
+               seq INTEGER NOT NULL, kind TEXT NOT NULL, data BLOB NOT NULL, char_len INTEGER NOT NULL, UNIQUE (session_id, seq));
+             CREATE TABLE compactions (id INTEGER PRIMARY KEY, session_id INTEGER NOT NULL REFERENCES sessions(id) ON DELETE CASCADE,
+               after_seq INTEGER NOT NULL, summary TEXT NOT NULL, created TEXT NOT NULL);
+             CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+             INSERT INTO meta VALUES ('schema_version', '3');
+             INSERT INTO sessions (id, worktree, created) VALUES (1, 'main', '2026-04-01 10:00:00');",
+        )
+        .unwrap();
+    let wrapped = "<azureal-session-context>\nold\n</azureal-session-context>\n\nthe prompt";
+    let instructions = "# AGENTS.md instructions for /p\n<INSTRUCTIONS>\nx\n</INSTRUCTIONS>";
+    let rows = [
+        ("UserMessage", user(instructions), instructions),
+        ("UserMessage", user(wrapped), wrapped),
+        ("AssistantText", assistant("Hi!"), "Hi!"),
+    ];
+    for (seq, (kind, event, text)) in (1_i64..).zip(rows) {
+        let length = i64::try_from(text.len()).unwrap();
+        let sql = "INSERT INTO events (session_id, seq, kind, data, char_len) VALUES (1, ?1, ?2, CAST(?3 AS BLOB), ?4)";
+        store.execute(sql, rusqlite::params![seq, kind, event.to_string(), length]).unwrap();
+    }
+    drop(store);
+    let kinds = || -> Vec<String> {
+        let report = world.run(&["doctor", "--json"]).json();
+        report["findings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|finding| finding["kind"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    // The second name, and modes that the original does not set.
+    let found = kinds();
+    assert!(found.iter().all(|kind| kind == "second_name" || kind == "mode"), "{found:?}");
+    let ran = world.run(&["run", "-s", "S1", "-a", "offline", "Go on"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    let session = world.run(&["list", "--all", "--json"]).json()[0].clone();
+    assert_eq!((&session["preview"], &session["message_count"]), (&json!("the prompt"), &json!(4)));
+    assert_eq!(kinds(), Vec::<String>::new());
+}

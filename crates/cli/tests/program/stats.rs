@@ -174,6 +174,28 @@ fn people_get_a_table_and_programs_values() {
     assert_eq!(world.run(&["stats", "--json", "--csv"]).code, 2);
 }
 
+#[test]
+fn turns_without_a_cost_are_compared_by_their_tokens() {
+    let models = |turns: &[Turn]| -> Vec<Value> {
+        let world = World::new();
+        world.session("one", &events(turns));
+        groups(&stats(&world, &[]), "model").into_iter().map(|(model, ..)| model).collect()
+    };
+    let opus = ("claude", "opus", "", 1, 100, 0.5);
+    // The history of the same agent was imported, without what it cost.
+    assert_eq!(models(&[opus, ("claude", "haiku", "", 1, 50_000, 0.0)]), ["haiku", "opus"]);
+    // One turn was cancelled.
+    let cancelled = ("claude", "haiku", "", 1, 9_000, 0.0);
+    assert_eq!(
+        models(&[opus, ("claude", "sonnet", "", 1, 90_000, 0.25), cancelled]),
+        ["opus", "sonnet", "haiku"]
+    );
+    // Among those without a cost, the tokens decide.
+    let [few, more] = [("codex", "a", "", 1, 10, 0.0), ("codex", "b", "", 1, 20, 0.0)];
+    let priced = ("claude", "sonnet", "", 1, 90_000, 0.25);
+    assert_eq!(models(&[few, more, priced]), ["sonnet", "b", "a"]);
+}
+
 /// A program that answers as Claude Code does.
 fn claude(world: &World) {
     let lines = [

@@ -410,3 +410,16 @@ fn nothing_of_a_project_runs_before() {
     assert_eq!(run(&world, &["list"]).code, 0);
     assert!(!world.path("ran-cllmfile").exists() && !world.path("ran-azufig").exists());
 }
+
+#[test]
+fn the_hint_about_a_named_configuration_trusts_that_one() {
+    let world = World::new();
+    world.file("p/.cllm/review.Cllmfile.yml", "context_commands:\n  - name: a\n    command: echo a\n");
+    let turn = || run(&world, &["run", "--cllm-config", "review", "-a", "offline", "x"]);
+    let refused = turn();
+    assert_eq!(refused.code, 3, "{refused}");
+    assert!(refused.stderr.contains("`azureal trust --cllm-config review` shows"), "{refused}");
+    assert_eq!(run(&world, &["trust", "--cllm-config", "review", "--yes"]).code, 0);
+    let ran = turn();
+    assert_eq!(ran.code, 0, "{ran}");
+}

@@ -10,6 +10,15 @@ use azureal_files::{Folder, OURS};
 
 use super::control::check_path;
 
+/// The sockets of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Channel {
+    /// Open questions, answers, cancel.
+    Control,
+    /// What the agent looks up in the stored sessions.
+    Recall,
+}
+
 /// The program and the folder of bridges.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BridgeHost {
@@ -48,18 +57,27 @@ impl ControlFolderError {
 }
 
 impl BridgeHost {
-    /// Returns the socket of a run; `None` if its name cannot be that of a file.
-    pub(crate) fn socket(&self, run: &str) -> Option<PathBuf> {
+    /// Returns a socket of a run; `None` if the run's name cannot be that of a file.
+    pub(crate) fn socket(&self, run: &str, channel: Channel) -> Option<PathBuf> {
         let is_plain =
             !run.is_empty() && run.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-        is_plain.then(|| self.control.join(format!("{run}.sock")))
+        let kind = match channel {
+            Channel::Control => "sock",
+            Channel::Recall => "mcp",
+        };
+        is_plain.then(|| self.control.join(format!("{run}.{kind}")))
     }
 
-    /// Creates the folder, checks it, and returns the socket of a run. `own` are folders of the worktree.
-    pub(crate) fn prepare(&self, run: &str, own: &[&Path]) -> Result<PathBuf, ControlFolderError> {
+    /// Creates the folder, checks it, and returns a socket of a run. `own` are folders of the worktree.
+    pub(crate) fn prepare(
+        &self,
+        run: &str,
+        channel: Channel,
+        own: &[&Path],
+    ) -> Result<PathBuf, ControlFolderError> {
         let unusable = |source| ControlFolderError::Unusable { path: self.control.clone(), source };
         let no_name = || unusable(io::Error::new(io::ErrorKind::InvalidInput, "the run has no plain name"));
-        let socket = self.socket(run).ok_or_else(no_name)?;
+        let socket = self.socket(run, channel).ok_or_else(no_name)?;
         check_path(&socket)
             .map_err(|source| ControlFolderError::Unusable { path: socket.clone(), source })?;
         if let Some(parent) = self.control.parent() {
@@ -102,20 +120,23 @@ mod tests {
         let host = |control: &str| BridgeHost { program: "x".into(), control: path(control) };
         let (directory, spools) = (path("p/src"), path("p/.azureal/spool"));
         let own = [directory.as_path(), spools.as_path()];
-        let socket = host("run/azureal").prepare("ab12", &own).unwrap();
+        let socket = host("run/azureal").prepare("ab12", Channel::Control, &own).unwrap();
         assert_eq!(socket, path("run/azureal/ab12.sock"));
         assert_eq!(fs::metadata(path("run/azureal")).unwrap().permissions().mode() & 0o777, 0o700);
         for inside in ["p/src/control", "p/control", "p/.azureal/control"] {
-            let error = host(inside).prepare("ab12", &own).unwrap_err();
+            let error = host(inside).prepare("ab12", Channel::Control, &own).unwrap_err();
             assert!(matches!(error, ControlFolderError::InWorktree { .. }), "{inside}: {error}");
         }
         std::os::unix::fs::symlink(path("p/src"), path("link")).unwrap();
-        assert!(host("link/control").prepare("ab12", &own).is_err(), "whatever it is called");
+        assert!(
+            host("link/control").prepare("ab12", Channel::Control, &own).is_err(),
+            "whatever it is called"
+        );
         for run in ["", "../x", "a/b", "a.b"] {
-            assert!(host("run/azureal").prepare(run, &own).is_err(), "{run}");
+            assert!(host("run/azureal").prepare(run, Channel::Control, &own).is_err(), "{run}");
         }
         fs::set_permissions(path("run/azureal"), fs::Permissions::from_mode(0o755)).unwrap();
-        let error = host("run/azureal").prepare("ab12", &own).unwrap_err().to_string();
+        let error = host("run/azureal").prepare("ab12", Channel::Control, &own).unwrap_err().to_string();
         assert!(error.contains("is open to others"), "{error}");
     }
 }

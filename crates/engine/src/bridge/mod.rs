@@ -41,6 +41,7 @@ use azureal_core::event::Outcome;
 use azureal_process::ChildEnvironment;
 
 pub use control::{Control, ControlError, OpenQuestion, Refusal};
+pub(crate) use host::Channel;
 pub use host::{BridgeHost, ControlFolderError};
 
 /// The hidden command that our program is started with to be a bridge.

@@ -38,8 +38,12 @@ pub(super) async fn write(
             writeln!(out, "- {name}: {}", plain(&fact))?;
         }
     }
+    let mut speaker = None;
     each_event(source, record.id, masking, |_, event| {
         if let Some(section) = section(&event) {
+            if let Some(heading) = heading(&event, &mut speaker) {
+                write!(out, "\n{heading}\n")?;
+            }
             write!(out, "\n{}\n", visible(section.trim_end()))?;
         }
         Ok(())
@@ -47,7 +51,31 @@ pub(super) async fn write(
     .await
 }
 
-/// Renders an event; `None` for an event that matters only to programs.
+/// Returns the heading above an event. What an agent says and does has one, up to the next message of another role; each prompt has its own.
+fn heading(event: &Event, speaker: &mut Option<Role>) -> Option<&'static str> {
+    let role = match event {
+        Event::UserMessage(_) => Role::User,
+        Event::SystemMessage(_) => Role::System,
+        Event::AssistantText(_) | Event::ToolCall(_) | Event::ToolResult(_) => Role::Assistant,
+        // Results of tools are in a message of the user.
+        Event::Message(message)
+            if message.content.iter().any(|block| matches!(block, Block::ToolResult { .. })) =>
+        {
+            Role::Assistant
+        }
+        Event::Message(message) => message.role,
+        // These have a heading of their own.
+        Event::Plan(_) | Event::Command(_) => {
+            *speaker = None;
+            return None;
+        }
+        _ => return None,
+    };
+    let is_same = speaker.replace(role) == Some(Role::Assistant) && role == Role::Assistant;
+    (!is_same).then(|| role.heading())
+}
+
+/// Renders an event, without its heading; `None` for an event that matters only to programs.
 fn section(event: &Event) -> Option<String> {
     Some(match event {
         Event::UserMessage(message) => said(Role::User, &message.content),
@@ -98,20 +126,19 @@ fn changed(summary: &str, files: &[FileChange]) -> String {
     format!("*{summary}*\n{}", files.collect::<String>())
 }
 
-/// Returns a text below the heading of its role. A prompt is quoted, so that it stands out; a system message is shown as it is.
+/// Renders a text of a role. A prompt is quoted, so that it stands out; a system message is shown as it is.
 fn said(role: Role, text: &str) -> String {
-    let text = match role {
+    match role {
         Role::User => in_quote(text),
         Role::Assistant => inert(text),
         Role::System => folded("System message", text),
-    };
-    format!("{}\n\n{text}", role.heading())
+    }
 }
 
 fn of_block(role: Role, block: &Block) -> String {
     match block {
         Block::Text { text } => said(role, text),
-        Block::Image(image) => format!("{}\n\n{}", role.heading(), image.note()),
+        Block::Image(image) => image.note(),
         Block::ToolUse { name, input, .. } => called(name, input),
         Block::ToolResult { content, is_error, .. } => answered(&content.text(), *is_error),
     }
@@ -226,11 +253,42 @@ mod tests {
             "{result}"
         );
         assert!(result.ends_with("\n```\n\n</details>"), "{result}");
-        assert_eq!(
-            shown(&Event::user("# Do it\n\n<b>now</b>")),
-            "## User\n\n> ### Do it\n>\n> &lt;b>now&lt;/b>"
-        );
+        assert_eq!(shown(&Event::user("# Do it\n\n<b>now</b>")), "> ### Do it\n>\n> &lt;b>now&lt;/b>");
         assert_eq!(plain("a_b <i> [x](y) `z`"), "a\\_b &lt;i> \\[x\\](y) \\`z\\`");
+    }
+
+    #[test]
+    fn what_an_agent_does_is_below_its_heading() {
+        let of = |json: &str| Event::from_json(json).unwrap();
+        let events = [
+            of(r#"{"UserMessage":{"content":"a"}}"#),
+            of(r#"{"Init":{"cwd":"/","model":"m"}}"#),
+            of(r#"{"ToolCall":{"tool_use_id":"1","tool_name":"Bash","input":{"command":"ls"}}}"#),
+            of(r#"{"ToolResult":{"tool_use_id":"1","tool_name":"Bash","content":"x"}}"#),
+            of(r#"{"AssistantText":{"text":"b"}}"#),
+            of(r#"{"Complete":{"success":true,"duration_ms":1,"cost_usd":0}}"#),
+            of(r#"{"UserMessage":{"content":"c"}}"#),
+            of(r#"{"UserMessage":{"content":"d"}}"#),
+            of(r#"{"Plan":{"name":"p","content":"e"}}"#),
+            of(r#"{"AssistantText":{"text":"f"}}"#),
+            of(
+                r#"{"Message":{"role":"user","content":[{"type":"text","text":"g"},{"type":"text","text":"h"}]}}"#,
+            ),
+            of(
+                r#"{"Message":{"role":"assistant","content":[{"type":"tool_use","id":"2","name":"Read","input":{}}]}}"#,
+            ),
+            of(
+                r#"{"Message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"2","content":"i","is_error":false}]}}"#,
+            ),
+        ];
+        let mut speaker = None;
+        let headings: Vec<&str> =
+            events.iter().map(|event| heading(event, &mut speaker).unwrap_or("")).collect();
+        let (user, assistant) = ("## User", "## Assistant");
+        assert_eq!(
+            headings,
+            [user, "", assistant, "", "", "", user, user, "", assistant, user, assistant, ""]
+        );
     }
 
     #[test]

@@ -38,6 +38,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<IncomingSession, super::Im
         name: path.file_stem().map(|stem| stem.to_string_lossy().into_owned()),
         worktree: None,
         created_at: None,
+        last_active: None,
         texts,
         compactions: Vec::new(),
         totals,

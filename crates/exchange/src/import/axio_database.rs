@@ -90,6 +90,7 @@ impl AxioSessions {
             name: Some(session.id.clone()),
             worktree: None,
             created_at: Some(session.created_at.clone()),
+            last_active: None,
             texts,
             compactions: Vec::new(),
             totals,

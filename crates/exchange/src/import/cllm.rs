@@ -80,6 +80,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<IncomingSession, ImportErr
             ))
         },
         created_at: stored.created_at,
+        last_active: None,
         name: Some(stored.id),
         worktree: None,
         texts,

@@ -218,6 +218,7 @@ impl SessionImport<'_> {
             events,
             mark: mark.map(|mark| NewMark { name: mark.to_owned(), note }),
             totals: Some(TurnTotals::default()),
+            happened_at: incoming.last_active.as_deref().and_then(to_the_second),
             ..NewTurn::default()
         };
         if rest.read() == incoming.texts.count {
@@ -268,7 +269,9 @@ impl SessionImport<'_> {
 
     async fn set_mark(&self, id: SessionId, name: String, note: String) -> Result<(), ImportError> {
         let mark = Some(NewMark { name, note });
-        self.store.append(id, NewTurn { mark, ..NewTurn::default() }).await?;
+        // A mark is no activity.
+        let happened_at = Some(self.store.get(id).await?.last_active).filter(|time| !time.is_empty());
+        self.store.append(id, NewTurn { mark, happened_at, ..NewTurn::default() }).await?;
         Ok(())
     }
 

@@ -18,6 +18,8 @@ pub struct IncomingSession {
     pub(crate) worktree: Option<String>,
     /// The creation time, in the format of the source.
     pub(crate) created_at: Option<String>,
+    /// The time of the last activity, in the format of the source; `None` if the source does not have it.
+    pub(crate) last_active: Option<String>,
     pub(crate) texts: EventTexts,
     /// Summaries. The place of each is a number of readable events.
     pub(crate) compactions: Vec<Compaction>,

@@ -11,13 +11,16 @@
 //! | nothing was added | has grown | the new turns are appended |
 //! | events were added | has grown | a fork of the session at the end of the import gets the new turns |
 //! | the session was cleared | any | the turns are added again |
+//! | the session was deleted | any | nothing, unless the caller wants it again |
 //! | any | the last imported turn is gone: the user went back in the program | another session with all turns, `forked_from` the first |
 //!
 //! An imported session has a UUID that follows from the agent and its id. Without a mark, the session of that UUID is
 //! continued after its last turn of the source.
 
+mod ledger;
+
 use std::collections::{HashSet, VecDeque};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use azureal_agents::native::{
     NativeError, NativeHead, NativeHome, NativeProblem, NativeSession, NativeTurn, NativeTurns,
@@ -28,10 +31,12 @@ use azureal_core::{
     to_visible_json,
 };
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 
 use super::ImportError;
 use super::import_session::{free_name, unless_changed};
+use ledger::{Counted, LastTurn, Ledger, milliseconds};
+
+pub use ledger::{native_mark, was_deleted};
 
 /// The number of attempts on a session that other processes keep changing.
 const ATTEMPTS: usize = 8;
@@ -64,7 +69,10 @@ pub struct NativeImport<'a> {
     pub runs: &'a StoredRuns,
     /// Whether the import only says what it would do.
     pub is_dry: bool,
-    /// Whether new sessions are returned as [`NativeStep::Ready`], so that several are stored in one transaction.
+    /// Whether sessions come back that were deleted from the store.
+    pub again: bool,
+    /// Whether new sessions are returned as [`NativeStep::Ready`], so that several are stored in one transaction. Whatever has to be
+    /// stored by itself is [`NativeStep::Alone`], so that the sessions before it can be stored first.
     pub in_batches: bool,
     /// The time of the import, by which a turn without an end may still run; `None` if no program runs one.
     pub now: Option<SystemTime>,
@@ -98,6 +106,8 @@ pub enum NativeStep {
     Done(NativeImported),
     /// The session is new, and was read: [`NativeImport::create_all`] stores it.
     Ready(Box<NativeReady>),
+    /// The session has to be imported without batches.
+    Alone,
 }
 
 /// A new session that was read and is not stored yet.
@@ -107,6 +117,13 @@ pub struct NativeReady {
     imported: NativeImported,
     /// About the size of its events, in bytes.
     pub size: usize,
+}
+
+impl NativeReady {
+    /// Returns its name, if it has one. No two sessions of a batch may have the same.
+    pub fn name(&self) -> Option<&str> {
+        self.history.session.name.as_deref()
+    }
 }
 
 /// What became of a native session.
@@ -182,6 +199,8 @@ pub enum LeftOut {
     Empty,
     /// Its only turn seems to run.
     Running,
+    /// It was imported before, and the user deleted it.
+    Deleted,
 }
 
 impl LeftOut {
@@ -192,6 +211,7 @@ impl LeftOut {
             Self::Subagent => "it is the work of a subagent",
             Self::Empty => "it has no turn",
             Self::Running => "its turn seems to run",
+            Self::Deleted => "it was deleted here; `--again` imports it",
         }
     }
 }
@@ -229,67 +249,6 @@ impl StoredRuns {
     pub fn contains(&self, run: &str) -> bool {
         self.0.contains(run)
     }
-}
-
-/// The note of the mark of an imported session.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-struct Ledger {
-    /// The number of turns that were read.
-    turns: u64,
-    /// The last one.
-    last: LastTurn,
-    /// The number of events that the session had then.
-    events: u64,
-    /// The size of the source, and the time of its last change in milliseconds.
-    size: u64,
-    changed: u64,
-}
-
-/// The last turn that was imported.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-struct LastTurn {
-    /// Its id; empty if it is not known.
-    id: String,
-    /// The number of its events without its end.
-    events: usize,
-    /// Its tokens: input, output, read from and written to the cache.
-    tokens: [u64; 4],
-}
-
-impl LastTurn {
-    fn of(turn: &NativeTurn) -> Self {
-        // A turn without an end has an error that says so, which is not there any more if it goes on.
-        let end = match turn.events.as_slice() {
-            [.., Event::Error(_), Event::Complete(_)] if turn.is_open => 2,
-            _ => 1,
-        };
-        let usage = turn.events.iter().rev().find_map(|event| match event {
-            Event::Complete(complete) => complete.usage,
-            _ => None,
-        });
-        let Tokens { input, output, cache_read, cache_write } = usage.unwrap_or_default().into();
-        let tokens = [input, output, cache_read, cache_write];
-        Self { id: turn.id.clone(), events: turn.events.len().saturating_sub(end), tokens }
-    }
-
-    fn tokens(&self) -> Tokens {
-        let [input, output, cache_read, cache_write] = self.tokens;
-        Tokens { input, output, cache_read, cache_write }
-    }
-}
-
-impl Ledger {
-    /// Returns whether the source is as it was.
-    fn is_of(&self, session: &NativeSession) -> bool {
-        self.size == session.size && self.changed == milliseconds(session.changed) && self.changed > 0
-    }
-}
-
-fn milliseconds(time: Option<SystemTime>) -> u64 {
-    let since = time.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl NativeImport<'_> {
@@ -353,18 +312,25 @@ impl NativeImport<'_> {
     ) -> Result<Option<NativeStep>, ImportError> {
         let done = |imported: Option<NativeImported>| Ok(imported.map(NativeStep::Done));
         let mark = native_mark(candidate.agent, &candidate.head.id);
-        let Some((id, ledger)) = self.known(candidate, &mark).await? else {
-            if candidate.head.is_headless && self.runs.contains(&candidate.head.id) {
-                return done(Some(NativeImported::left_out(LeftOut::Ours)));
+        let (id, ledger) = match self.known(candidate, &mark).await? {
+            Known::Session(id, ledger) => (id, ledger),
+            Known::Deleted => return done(Some(NativeImported::left_out(LeftOut::Deleted))),
+            Known::No => {
+                if candidate.head.is_headless && self.runs.contains(&candidate.head.id) {
+                    return done(Some(NativeImported::left_out(LeftOut::Ours)));
+                }
+                let reader = Reader::new(candidate, self.now)?;
+                let new = self.new_session(candidate, worktree, reader.title(), None).await?;
+                return Task { import: self, candidate, mark, reader }.create(new, None).await;
             }
-            let reader = Reader::new(candidate, self.now)?;
-            let new = self.new_session(candidate, worktree, reader.title(), None).await?;
-            return Task { import: self, candidate, mark, reader }.create(new, None).await;
         };
         let events = self.store.get(id).await?.counts.events;
         let is_cleared = events < ledger.events;
         if ledger.is_of(candidate.session) && !is_cleared {
             return done(Some(NativeImported::of(NativeOutcome::Unchanged { id }, ledger.size)));
+        }
+        if self.in_batches && !self.is_dry {
+            return Ok(Some(NativeStep::Alone));
         }
         let mut reader = Reader::new(candidate, self.now)?;
         if is_cleared {
@@ -386,26 +352,26 @@ impl NativeImport<'_> {
     }
 
     /// Finds the session of an earlier import, with its ledger.
-    async fn known(
-        &self,
-        candidate: NativeCandidate<'_>,
-        mark: &str,
-    ) -> Result<Option<(SessionId, Ledger)>, ImportError> {
+    async fn known(&self, candidate: NativeCandidate<'_>, mark: &str) -> Result<Known, ImportError> {
+        let (mut has_mark, mut is_deleted) = (false, false);
         if let Some(found) = self.store.mark(mark).await? {
             let ledger = serde_json::from_str::<Ledger>(&found.note).ok();
             match (self.store.get(found.session).await, ledger) {
-                (Ok(_), Some(ledger)) => return Ok(Some((found.session, ledger))),
-                (Err(StoreError::NoSuchSession(_)), _) | (Ok(_), None) => {
-                    // A program that does not know marks has deleted the session.
-                    if !self.is_dry {
-                        self.store.remove_mark(mark).await?;
-                    }
-                }
+                (Ok(_), Some(ledger)) => return Ok(Known::Session(found.session, ledger)),
+                (Ok(_), None) => has_mark = true,
+                (Err(StoreError::NoSuchSession(_)), _) => (has_mark, is_deleted) = (true, true),
                 (Err(error), _) => return Err(error.into()),
             }
         }
         let uuid = derived_uuid(candidate.agent, &candidate.head.id);
-        let Some(id) = self.store.find_uuid(uuid).await? else { return Ok(None) };
+        let other = self.store.find_uuid(uuid).await?;
+        if other.is_none() && is_deleted && !self.again {
+            return Ok(Known::Deleted);
+        }
+        if has_mark && !self.is_dry {
+            self.store.remove_mark(mark).await?;
+        }
+        let Some(id) = other else { return Ok(Known::No) };
         // It came by another store. The turns of the source are those that name it.
         let (mut ledger, mut is_of_source) = (Ledger::default(), false);
         each_page(self.store, id, EventRange::All, |page| {
@@ -414,8 +380,9 @@ impl NativeImport<'_> {
                     Ok(Event::Init(init)) => {
                         is_of_source = init.agent_session.as_deref() == Some(candidate.head.id.as_str());
                     }
-                    Ok(Event::Complete(_)) if is_of_source => {
+                    Ok(Event::Complete(complete)) if is_of_source => {
                         ledger.turns += 1;
+                        ledger.earlier = ledger.earlier.plus(Counted::of(&complete));
                         ledger.events = stored.seq.0;
                     }
                     _ => {}
@@ -424,7 +391,7 @@ impl NativeImport<'_> {
             Ok::<(), StoreError>(())
         })
         .await?;
-        Ok(Some((id, ledger)))
+        Ok(Known::Session(id, ledger))
     }
 
     async fn new_session(
@@ -449,6 +416,15 @@ impl NativeImport<'_> {
             forked_from,
         })
     }
+}
+
+/// An earlier import of a session.
+enum Known {
+    /// There was none.
+    No,
+    Session(SessionId, Ledger),
+    /// Its session was deleted.
+    Deleted,
 }
 
 /// The session that turns are added to.
@@ -495,8 +471,10 @@ impl Task<'_> {
         }
         let size = piece.size;
         let (turn, summaries) = self.turn(piece, Seq::START)?;
-        // Two sessions of one batch could have the same name.
-        if self.import.in_batches && from.is_none() && new.name.is_none() && self.reader.ahead.is_empty() {
+        if self.import.in_batches {
+            if !self.reader.ahead.is_empty() {
+                return Ok(Some(NativeStep::Alone));
+            }
             let history = NewHistory { session: new, turn, compactions: summaries };
             let range = Some((Seq(1), Seq(events)));
             let imported = self.reader.finished(outcome(None, turns, events), range, 0);
@@ -617,11 +595,15 @@ struct Reader {
     /// The turns that were read ahead.
     ahead: VecDeque<NativeTurn>,
     may_run: bool,
+    /// When the session began: a turn before that is one of its origin. `None` if all that follow are its own.
+    begun: Option<Timestamp>,
     /// The number of turns that were taken, and the last one of them.
     read: u64,
     last: LastTurn,
     /// The part of the next turn that was imported before.
     before: Option<LastTurn>,
+    /// The tokens and the cost of the turns before the last one, if the source counts them for the whole session only.
+    earlier: Counted,
     is_running: bool,
     ours: u64,
     problems: Vec<NativeProblem>,
@@ -637,9 +619,11 @@ impl Reader {
             ahead: VecDeque::new(),
             // A source whose time is in the future was changed just now.
             may_run: changed.is_some() && age.is_none_or(|age| age < MAY_RUN),
+            begun: candidate.head.started,
             read: 0,
             last: LastTurn::default(),
             before: None,
+            earlier: Counted::default(),
             is_running: false,
             ours: 0,
             problems: Vec::new(),
@@ -666,6 +650,10 @@ impl Reader {
             }
             if let (Some(started), Some(Event::Complete(complete))) = (turn.started, turn.events.last_mut()) {
                 complete.started_at = Some(stored_time(started));
+                // A fork begins with turns of its origin, which counts them.
+                if self.begun.is_some_and(|begun| started < begun) {
+                    (complete.usage, complete.cost_usd, complete.duration_ms) = (None, 0.0, 0);
+                }
             }
             if !turn.events.is_empty() {
                 self.ahead.push_back(turn);
@@ -682,7 +670,12 @@ impl Reader {
             self.is_running = true;
             return Ok(None);
         }
-        let Some(turn) = self.ahead.pop_front() else { return Ok(None) };
+        let Some(mut turn) = self.ahead.pop_front() else { return Ok(None) };
+        // A count of the whole session cannot be told apart from that of the turns that azureal ran.
+        let total = self.turns.total().filter(|_| is_last && self.ours == 0 && !turn.is_ours);
+        if let (Some(total), Some(Event::Complete(complete))) = (total, turn.events.last_mut()) {
+            Counted::new(total.usage, total.cost_usd).minus(self.earlier).put(complete);
+        }
         self.read += 1;
         self.last = LastTurn::of(&turn);
         Ok(Some(turn))
@@ -690,6 +683,9 @@ impl Reader {
 
     /// Skips the turns of the ledger. Events that the last of them got since stay. `false` if that turn is not at its place.
     fn skip(&mut self, ledger: &Ledger) -> Result<bool, NativeError> {
+        self.earlier = ledger.earlier;
+        // Turns that follow those of the ledger are the session's own.
+        self.begun = None;
         while self.read < ledger.turns {
             let Some(turn) = self.take()? else {
                 // The last one runs again.
@@ -709,6 +705,7 @@ impl Reader {
                 self.ahead.push_front(turn);
                 break;
             }
+            self.earlier = self.earlier.plus(known.counted);
         }
         // What was imported before is not reported again.
         self.problems.clear();
@@ -720,14 +717,17 @@ impl Reader {
     fn piece(&mut self) -> Result<Option<Piece>, NativeError> {
         let mut piece = Piece::default();
         while piece.events.len() < PIECE_EVENTS && piece.size < PIECE_BYTES {
-            let Some(turn) = self.take()? else { break };
+            let Some(mut turn) = self.take()? else { break };
             if turn.is_ours {
                 self.ours += 1;
                 continue;
             }
             let before = self.before.take().unwrap_or_default();
+            if let Some(Event::Complete(complete)) = turn.events.last_mut() {
+                before.leave_new(complete);
+            }
             piece.turns += 1;
-            piece.tokens = piece.tokens + self.last.tokens().saturating_sub(before.tokens());
+            piece.tokens = piece.tokens + self.last.counted.minus(before.counted).tokens();
             piece.happened_at = turn.started.or(piece.happened_at);
             piece.size += turn.size;
             let begun = piece.events.len();
@@ -745,6 +745,7 @@ impl Reader {
         Ledger {
             turns: self.read,
             last: self.last.clone(),
+            earlier: self.earlier,
             events,
             size: if is_whole { session.size } else { 0 },
             changed: if is_whole { milliseconds(session.changed) } else { 0 },
@@ -792,11 +793,6 @@ impl NativeImported {
     fn left_out(why: LeftOut) -> Self {
         Self::of(NativeOutcome::LeftOut(why), 0)
     }
-}
-
-/// Returns the name of the mark in the store that is the ledger of a native session.
-pub fn native_mark(agent: &str, id: &str) -> String {
-    format!("native:{agent}:{id}")
 }
 
 /// Returns the UUID of an imported session: of version 8, from the agent and its id.

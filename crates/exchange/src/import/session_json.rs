@@ -34,6 +34,8 @@ struct ExportedSession {
     #[serde(default)]
     created: String,
     #[serde(default)]
+    last_active: String,
+    #[serde(default)]
     completed: Option<bool>,
     #[serde(default)]
     duration_ms: Option<u64>,
@@ -91,6 +93,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<IncomingSession, ImportErr
         totals,
         name: Some(session.name).filter(|name| *name != session.id),
         created_at: Some(session.created.clone()),
+        last_active: Some(session.last_active),
         worktree: Some(session.worktree).filter(|worktree| !worktree.is_empty()),
         compactions: compactions
             .into_iter()

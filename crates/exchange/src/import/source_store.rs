@@ -88,6 +88,7 @@ impl SourceStore {
             identity,
             name: record.has_own_name().then(|| record.name.clone()),
             created_at: Some(record.created_at.clone()),
+            last_active: Some(record.last_active.clone()),
             worktree: Some(record.worktree.clone()).filter(|worktree| !worktree.is_empty()),
             compactions: survey.compactions,
             texts: EventTexts::in_store(Arc::clone(self), record.id, survey.count, &survey.hash),

@@ -64,27 +64,36 @@ fn a_message_that_cannot_be_read_costs_only_itself() {
 }
 
 #[test]
-fn a_session_of_opencode_2_is_reported() {
+fn a_database_of_an_unknown_version_is_an_error() {
     let recorded = Home::new("opencode");
-    recorded.change(
-        "INSERT INTO session_message (id, session_id, type, seq, time_created, time_updated, data)
-            SELECT 'x', id, 'user', 1, 0, 0, '{}' FROM session",
-    );
-    assert_eq!(
-        recorded.problems(),
-        ["1 entries in the format of opencode 2 was left out: azureal cannot read them"]
-    );
-    assert_eq!(recorded.turns().len(), 3, "what is in the older format is read");
-    for sql in ["DELETE FROM message", "DROP TABLE part"] {
-        recorded.change(sql);
-        let home = recorded.open().unwrap();
-        let session = home.sessions(None).next().unwrap().unwrap();
-        let error = home.turns(&session).err().unwrap().to_string();
-        assert!(error.ends_with("is in the format of opencode 2, which azureal cannot read"), "{error}");
-    }
     recorded.change("DROP TABLE session");
     let error = recorded.open().err().unwrap().to_string();
     assert!(error.contains("is of a version that azureal does not know"), "{error}");
+}
+
+#[test]
+fn a_row_of_opencode_2_that_cannot_be_read_costs_only_itself_and_is_named() {
+    for (kind, value, reason) in [
+        ("assistant", "'not JSON'", "it is no JSON object"),
+        ("assistant", "x'00ff'", "it is no JSON object"),
+        ("assistant", "'{\"content\":7}'", "its content is no list"),
+        ("assistant", "'{\"content\":[7]}'", "a part in it is no JSON object"),
+        ("assistant", "'{\"content\":[{\"type\":\"tool\"}]}'", "a call in it has no state"),
+        ("assistant", "'{\"content\":[{\"type\":\"novel\"}]}'", "a part in it is of an unknown kind: novel"),
+        ("novel", "'{}'", "it is a message of an unknown kind: novel"),
+        (
+            "assistant",
+            "'{\"content\":[{\"type\":\"text\",\"text\":\"' || hex(zeroblob(17 << 20)) || '\"}]}'",
+            "it has 34 MiB",
+        ),
+    ] {
+        let recorded = Home::of_opencode_2();
+        recorded.change(&format!(
+            "UPDATE session_message SET type = '{kind}', data = {value} WHERE id = 'msg_04'"
+        ));
+        assert_eq!(recorded.problems(), [format!("msg_04 was left out: {reason}")]);
+        assert_eq!(recorded.turns().len(), 2);
+    }
 }
 
 #[test]

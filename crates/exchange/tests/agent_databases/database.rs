@@ -27,6 +27,14 @@ impl Home {
         home
     }
 
+    /// Writes a database of opencode 2: `fixtures/opencode-2.sql`.
+    pub(crate) fn of_opencode_2() -> Self {
+        let home = Self::new("opencode");
+        home.change("DELETE FROM session; DELETE FROM message; DELETE FROM part;");
+        home.change(&fs::read_to_string(fixtures().join("opencode-2.sql")).unwrap());
+        home
+    }
+
     pub(crate) fn file(&self) -> PathBuf {
         self.folder.path().join(if self.agent == "goose" { "sessions/sessions.db" } else { "opencode.db" })
     }

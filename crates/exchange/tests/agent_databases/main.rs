@@ -1,6 +1,7 @@
 //! Sessions of opencode and goose, in databases of real runs against a stand-in for the models (`fixtures/<agent>.sql`).
 //!
-//! Beside them is the output of the runs of the three turns, `<agent>-stdout<n>.jsonl`.
+//! Beside them is the output of the runs of the three turns, `<agent>-stdout<n>.jsonl`. `opencode-2.sql` is no recording: it has
+//! rows as opencode's published types describe them.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

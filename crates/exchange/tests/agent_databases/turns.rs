@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use azureal_agents::native::{NativeSource, NativeTurn};
+use azureal_agents::native::{NativeSource, NativeTotal, NativeTurn};
 use azureal_core::Event;
-use azureal_core::event::Complete;
+use azureal_core::event::{Complete, Usage};
 use azureal_exchange::{native_sources, recognise_native};
 use azureal_store::sqlite::rusqlite::Connection;
 use serde_json::Value;
@@ -81,6 +81,88 @@ fn said_by_goose(lines: &[Value]) -> Vec<String> {
         }
     }
     said
+}
+
+#[test]
+fn a_session_of_opencode_2_gives_its_turns() {
+    let recorded = Home::of_opencode_2();
+    assert_eq!(recorded.problems(), [""; 0]);
+    let turns = recorded.turns();
+    let text: String = turns.iter().map(render).collect();
+    insta::with_settings!({
+        snapshot_path => fixtures(),
+        prepend_module_to_snapshot => false,
+        omit_expression => true,
+    }, {
+        insta::assert_snapshot!("opencode-2", text);
+    });
+    assert_eq!(turns[0].summaries[0].text, "The gist.");
+    let home = recorded.open().unwrap();
+    let sessions: Vec<_> = home.sessions(None).map(Result::unwrap).collect();
+    assert_eq!(sessions.len(), 1);
+    assert_eq!(home.head(&sessions[0]).unwrap().title.as_deref(), Some("A newer title"));
+    let other = recorded.folder.path().join("another.db");
+    recorded.change("DROP TABLE session; PRAGMA wal_checkpoint(TRUNCATE);");
+    fs::copy(recorded.file(), &other).unwrap();
+    let found = recognise_native(&other, recorded.folder.path()).unwrap();
+    assert_eq!(found.map(NativeSource::agent), Some("opencode"), "by its tables");
+}
+
+#[test]
+fn a_session_that_opencode_2_took_over_is_read_once_from_its_tables() {
+    let recorded = Home::new("opencode");
+    let before = recorded.turns().len();
+    // Earlier versions write these rows too, for a trial.
+    recorded.change(
+        "INSERT INTO session_message (id, session_id, type, seq, time_created, time_updated, data)
+            SELECT 'msg_1', id, 'user', 1, 1794850001000, 1794850001000, '{\"text\":\"Newer\"}' FROM session",
+    );
+    assert_eq!(recorded.turns().len(), before);
+    recorded.change(&fs::read_to_string(fixtures().join("opencode-2.sql")).unwrap());
+    recorded.change(
+        "PRAGMA foreign_keys = OFF; UPDATE session_v2 SET id = (SELECT id FROM session);
+        UPDATE session_message SET session_id = (SELECT id FROM session);",
+    );
+    assert_eq!(recorded.open().unwrap().sessions(None).count(), 1);
+    let turns = recorded.turns();
+    assert!(
+        matches!(turns[0].events.as_slice(), [Event::UserMessage(prompt), ..] if prompt.content == "Look at it")
+    );
+    assert_eq!(turns.len(), 2);
+    // It has not taken over the messages yet.
+    recorded.change("DELETE FROM session_message");
+    assert_eq!(recorded.turns().len(), before);
+}
+
+#[test]
+fn messages_of_opencode_2_that_the_user_went_back_from_are_left_out() {
+    let recorded = Home::of_opencode_2();
+    recorded.change("UPDATE session_v2 SET revert = '{\"messageID\":\"msg_09\"}'");
+    assert_eq!(recorded.turns().len(), 1);
+    assert_eq!(recorded.problems(), ["2 of its messages was left out: the user went back from them"]);
+}
+
+#[test]
+fn goose_counts_tokens_for_the_whole_session() {
+    let total = |recorded: &Home| {
+        let home = recorded.open().unwrap();
+        let session = home.sessions(None).next().unwrap().unwrap();
+        home.turns(&session).unwrap().total()
+    };
+    let recorded = Home::new("goose");
+    let usage = Usage { input_tokens: 600, output_tokens: 120, ..Usage::default() };
+    assert_eq!(total(&recorded), Some(NativeTotal { usage, cost_usd: 0.0 }));
+    recorded.change(
+        "ALTER TABLE sessions ADD COLUMN accumulated_cache_read_tokens INTEGER;
+        ALTER TABLE sessions ADD COLUMN accumulated_cache_write_tokens INTEGER;
+        UPDATE sessions SET accumulated_cache_read_tokens = 5, accumulated_cost = 0.5",
+    );
+    let usage = Usage { cache_read_tokens: 5, ..usage };
+    assert_eq!(total(&recorded), Some(NativeTotal { usage, cost_usd: 0.5 }));
+    recorded.change("UPDATE sessions SET accumulated_input_tokens = 'many', accumulated_output_tokens = -3");
+    let usage = Usage { cache_read_tokens: 5, ..Usage::default() };
+    assert_eq!(total(&recorded), Some(NativeTotal { usage, cost_usd: 0.5 }));
+    assert_eq!(total(&Home::new("opencode")), None);
 }
 
 #[test]

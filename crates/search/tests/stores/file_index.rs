@@ -89,7 +89,7 @@ fn a_damaged_or_foreign_file_is_made_again() {
             3 => sqlite("CREATE TRIGGER t AFTER INSERT ON blocks BEGIN DELETE FROM sessions; END"),
             4 => sqlite("CREATE TABLE more (x)"),
             5 => {
-                sqlite("DROP TABLE blocks; CREATE TABLE blocks (first, count, session, seq, agent, indexed)")
+                sqlite("DROP TABLE blocks; CREATE TABLE blocks (first, count, session, seq, agent, indexed)");
             }
             _ => {
                 let bytes = fs::read(&file).unwrap();

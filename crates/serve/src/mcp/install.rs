@@ -116,7 +116,11 @@ pub fn plan(agent: &str, program: &Path, environment: &Environment) -> Result<In
             Ok(command_unless(has_entry, file, "codex", &["mcp", "add", NAME, "--", program, "mcp"]))
         }
         "gemini" => entry(home.join(".gemini/settings.json"), "mcpServers", stdio),
-        "qwen" => entry(home.join(".qwen/settings.json"), "mcpServers", stdio),
+        "qwen" => {
+            // As with Claude Code. Here the tools would have to be searched for first.
+            let server = json!({"command": program, "args": ["mcp"], "alwaysLoadTools": true});
+            entry(home.join(".qwen/settings.json"), "mcpServers", server)
+        }
         "copilot" => {
             let server = json!({"type": "local", "command": program, "args": ["mcp"], "tools": ["*"]});
             entry(folder("COPILOT_HOME", ".copilot").join("mcp-config.json"), "mcpServers", server)

@@ -1,7 +1,9 @@
 //! The list of sessions.
 
+use std::borrow::Cow;
+
 use azureal::Error;
-use azureal::core::{ListQuery, NameFilter, SessionRecord, visible_line};
+use azureal::core::{ListQuery, NameFilter, PREVIEW_CHARS, SessionRecord, visible_line};
 use azureal::sessions::called;
 
 use super::Server;
@@ -11,19 +13,19 @@ use super::arguments::Arguments;
 pub(super) const MOST: usize = 100;
 /// The number of sessions without a limit.
 const USUAL: usize = 20;
-/// The most characters of a prompt.
-const PROMPT: usize = 160;
 
 impl Server<'_> {
     pub(super) async fn list_sessions(&self, arguments: &Arguments<'_>) -> Result<String, Error> {
         let limit = arguments.number("limit")?.map_or(USUAL, |limit| usize::try_from(limit).unwrap_or(MOST));
         let limit = limit.clamp(1, MOST);
         let name = arguments.text("name")?.map(NameFilter::Prefix);
+        let none =
+            if name.is_some() { "There is no session of such a name." } else { "There is no session yet." };
         // One more, to know whether there are more.
         let query = ListQuery { name, limit: Some(limit + 1), ..ListQuery::default() };
         let records = self.workspace.store.list(&query).await?;
         if records.is_empty() {
-            return Ok("There is no such session.".to_owned());
+            return Ok(none.to_owned());
         }
         let mut text = String::new();
         for record in records.iter().take(limit) {
@@ -47,11 +49,19 @@ fn line(record: &SessionRecord, is_current: bool) -> String {
     parts.push(record.last_active.clone());
     parts.push(format!("{} events", record.counts.events));
     if let Some(prompt) = &record.counts.last_prompt {
-        let prompt: String = visible_line(prompt).chars().take(PROMPT).collect();
-        parts.push(format!("last prompt: {prompt}"));
+        parts.push(format!("last prompt: {}", visible_line(&without_cut_word(prompt))));
     }
     parts.retain(|part| !part.is_empty());
     parts.join(" · ")
+}
+
+/// Returns a preview without its last word, if that may be cut: the beginning of a secret does not look like one.
+fn without_cut_word(preview: &str) -> Cow<'_, str> {
+    if preview.chars().count() < PREVIEW_CHARS {
+        return Cow::Borrowed(preview);
+    }
+    let whole = preview.rsplit_once(char::is_whitespace).map_or("", |(whole, _)| whole);
+    Cow::Owned(format!("{whole} …"))
 }
 
 /// Returns the agent of a session and its model, as far as they are known.

@@ -12,6 +12,7 @@ pub mod install;
 mod list;
 mod message;
 mod read;
+mod relay;
 mod search;
 mod tools;
 
@@ -22,6 +23,8 @@ use azureal::{Error, SessionId, Workspace};
 use serde_json::{Value, json};
 
 use self::message::{Incoming, MessageReader};
+
+pub use self::relay::relay;
 
 /// The name of the server in the configuration of an agent.
 pub const NAME: &str = "azureal";
@@ -62,19 +65,8 @@ impl<'w> Server<'w> {
     /// # Errors
     ///
     /// The input cannot be read, or the output not be written.
-    pub fn serve(&self, input: impl BufRead, mut output: impl Write) -> io::Result<()> {
-        let mut messages = MessageReader::new(input);
-        while let Some(incoming) = messages.next_message()? {
-            let answer = match incoming {
-                Incoming::Message(message) => self.answer(&message),
-                Incoming::Unreadable(why) => Some(failure(&Value::Null, -32700, &why)),
-            };
-            if let Some(answer) = answer {
-                writeln!(output, "{answer}")?;
-                output.flush()?;
-            }
-        }
-        Ok(())
+    pub fn serve(&self, input: impl BufRead, output: impl Write) -> io::Result<()> {
+        answer_all(input, output, |message| self.answer(message))
     }
 
     /// Returns the answer to a message; `None` if it needs none.
@@ -111,8 +103,46 @@ impl<'w> Server<'w> {
             Err(error) => (error_text(&error), true),
         };
         let text = self.redactor.redact(&text);
-        Some(json!({"content": [{"type": "text", "text": text}], "isError": is_error}))
+        Some(tool_result(&text, is_error))
     }
+}
+
+/// Answers the messages of a workspace whose store the agent's server cannot open: [`Workspace::set_recall_service`].
+///
+/// # Errors
+///
+/// A pattern of the user for secrets cannot be used, the input cannot be read, or the output not be written.
+pub fn answer_relayed(
+    workspace: &Workspace,
+    current: SessionId,
+    input: &mut dyn BufRead,
+    output: &mut dyn Write,
+) -> io::Result<()> {
+    Server::new(workspace, Some(current)).map_err(io::Error::other)?.serve(input, output)
+}
+
+/// Answers each message until the input ends.
+fn answer_all(
+    input: impl BufRead,
+    mut output: impl Write,
+    answer: impl Fn(&Value) -> Option<Value>,
+) -> io::Result<()> {
+    let mut messages = MessageReader::new(input);
+    while let Some(incoming) = messages.next_message()? {
+        let answer = match incoming {
+            Incoming::Message(message) => answer(&message),
+            Incoming::Unreadable(why) => Some(failure(&Value::Null, -32700, &why)),
+        };
+        if let Some(answer) = answer {
+            writeln!(output, "{answer}")?;
+            output.flush()?;
+        }
+    }
+    Ok(())
+}
+
+fn tool_result(text: &str, is_error: bool) -> Value {
+    json!({"content": [{"type": "text", "text": text}], "isError": is_error})
 }
 
 fn error_text(error: &Error) -> String {

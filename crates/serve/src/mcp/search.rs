@@ -37,7 +37,7 @@ impl Server<'_> {
                 .as_deref()
                 .map(parse_since)
                 .transpose()?
-                .map(|time| time.as_second()),
+                .map(jiff::Timestamp::as_second),
             ..Filters::default()
         };
         let limit = arguments.number("limit")?.map_or(USUAL, |limit| usize::try_from(limit).unwrap_or(MOST));

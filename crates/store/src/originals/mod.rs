@@ -18,6 +18,8 @@ mod file_store;
 #[cfg(feature = "postgres")]
 mod mask;
 mod name;
+#[cfg(feature = "sqlite")]
+mod owner;
 mod pack;
 mod reader;
 #[cfg(feature = "postgres")]
@@ -45,6 +47,8 @@ pub(crate) use self::file_store::FileStore;
 pub(crate) use self::file_store::originals_in_files;
 #[cfg(feature = "postgres")]
 pub use self::mask::Mask;
+#[cfg(feature = "sqlite")]
+pub(crate) use self::owner::{OwnedOriginals, Owner, owned_originals};
 #[cfg(feature = "postgres")]
 pub(crate) use self::reader::on_thread;
 #[cfg(feature = "postgres")]

@@ -1,7 +1,7 @@
-//! Marks: small facts in `meta`, set with a turn and deleted with its session. The last used session of a worktree is
+//! Marks: small facts in `meta`, set with a turn and deleted with its session, or emptied. The last used session of a worktree is
 //! one too, under the key `last:<worktree>`.
 
-use azureal_core::{Mark, NewMark, SessionId};
+use azureal_core::{LASTING_MARKS, Mark, NewMark, SessionId};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::values;
@@ -35,11 +35,18 @@ pub(super) fn remove(connection: &Connection, name: &str) -> rusqlite::Result<bo
     Ok(removed > 0)
 }
 
-/// Removes the marks of a session.
+/// Removes the marks of a session, and of lasting ones the notes.
 pub(super) fn remove_of(connection: &Connection, session: i64) -> rusqlite::Result<()> {
+    let lasting = format!("{PREFIX}{LASTING_MARKS}*");
     // A cast takes the number at the beginning of a text.
-    connection
-        .execute("DELETE FROM meta WHERE key GLOB 'mark:*' AND CAST(value AS INTEGER) = ?1", [session])?;
+    connection.execute(
+        "UPDATE meta SET value = ?1 || ' ' WHERE key GLOB ?2 AND CAST(value AS INTEGER) = ?1",
+        (session, &lasting),
+    )?;
+    connection.execute(
+        "DELETE FROM meta WHERE key GLOB 'mark:*' AND key NOT GLOB ?2 AND CAST(value AS INTEGER) = ?1",
+        (session, &lasting),
+    )?;
     Ok(())
 }
 

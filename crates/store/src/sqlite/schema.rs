@@ -317,10 +317,22 @@ fn number_once(connection: &Connection) -> rusqlite::Result<()> {
         .collect();
     let names: Vec<String> = present.iter().map(|name| quoted(name)).collect();
     let names = names.join(", ");
+    // Another definition may have allowed NULL.
+    let values: Vec<String> = present
+        .iter()
+        .map(|name| {
+            let kind = known().find(|(known, _)| known == name).map_or("", |(_, kind)| kind);
+            match kind.split_once(" NOT NULL DEFAULT ") {
+                Some((_, default)) => format!("ifnull({}, {default})", quoted(name)),
+                None => quoted(name),
+            }
+        })
+        .collect();
+    let values = values.join(", ");
     connection.execute_batch(&format!(
         "DROP TABLE IF EXISTS sessions_numbered;
          CREATE TABLE sessions_numbered ({});
-         INSERT INTO sessions_numbered ({names}) SELECT {names} FROM sessions ORDER BY id;
+         INSERT INTO sessions_numbered ({names}) SELECT {values} FROM sessions ORDER BY id;
          DROP TABLE sessions;
          ALTER TABLE sessions_numbered RENAME TO sessions;",
         definitions.join(", ")

@@ -69,7 +69,7 @@ impl Folder {
     }
 
     fn repair(&self) -> Repaired {
-        let repaired = repair(&self.store(), None, QUIET).unwrap();
+        let repaired = repair(&self.store(), None, &[], QUIET).unwrap();
         let again = inspect(&self.store(), QUIET).unwrap();
         assert_eq!(again.problems, [], "after the repair");
         for path in [Some(&repaired.backup), repaired.set_aside.as_ref().map(|(path, _)| path)] {
@@ -297,7 +297,7 @@ fn a_file_that_is_no_store_is_left_alone() {
     let folder = Folder(tempfile::tempdir().unwrap());
     fs::write(folder.store(), "Dear diary, ".repeat(2_000)).unwrap();
     assert_eq!(folder.kinds(), ["integrity"]);
-    let error = repair(&folder.store(), None, QUIET).unwrap_err().to_string();
+    let error = repair(&folder.store(), None, &[], QUIET).unwrap_err().to_string();
     assert!(error.contains("no row of it can be read"), "{error}");
     assert_eq!(fs::read_dir(folder.0.path()).unwrap().count(), 1);
     let other = folder.0.path().join("other.db");

@@ -1,7 +1,7 @@
 //! Compactions, forks, clearing and marks.
 
 use azureal_core::event::{Complete, Usage};
-use azureal_core::{ListQuery, Mark, NewMark, Tokens, rendered_chars};
+use azureal_core::{LASTING_MARKS, ListQuery, Mark, NewMark, Tokens, rendered_chars};
 
 use super::log::varied_events;
 use super::*;
@@ -497,6 +497,25 @@ pub(super) async fn a_mark_belongs_to_the_session_that_set_it_last(store: Store)
     assert_eq!(store.mark("shared").await.unwrap(), Some(expected));
     store.delete(second).await.unwrap();
     assert_eq!(store.mark("shared").await.unwrap(), None);
+}
+
+pub(super) async fn a_lasting_mark_loses_its_note_when_its_session_is_deleted(store: Store) {
+    if store.crash_notes().is_none() {
+        return;
+    }
+    let (kept, deleted) = (store.create(unnamed()).await.unwrap(), store.create(unnamed()).await.unwrap());
+    let (name, other) = (format!("{LASTING_MARKS}agent:a"), format!("{LASTING_MARKS}agent:b"));
+    store.append(kept, marked(&other, "of another")).await.unwrap();
+    store.append(deleted, marked(&name, "secret")).await.unwrap();
+    store.delete(deleted).await.unwrap();
+    let expected = Mark { session: deleted, note: String::new() };
+    assert_eq!(store.mark(&name).await.unwrap(), Some(expected.clone()));
+    let expected_other = Mark { session: kept, note: "of another".to_owned() };
+    assert_eq!(store.mark(&other).await.unwrap(), Some(expected_other));
+    let again = store.create_with(unnamed(), marked(&name, "again"), vec![]).await;
+    assert!(matches!(&again, Err(StoreError::Marked(mark)) if *mark == expected), "{again:?}");
+    assert!(store.remove_mark(&name).await.unwrap());
+    assert!(store.create_with(unnamed(), marked(&name, "again"), vec![]).await.is_ok());
 }
 
 pub(super) async fn marks_outlive_a_clear_and_are_not_forked(store: Store) {

@@ -99,6 +99,7 @@ crate::contract::contract! {
         clearing_removes_the_log_and_keeps_the_session,
         a_mark_is_set_with_its_turn,
         a_mark_belongs_to_the_session_that_set_it_last,
+        a_lasting_mark_loses_its_note_when_its_session_is_deleted,
         marks_outlive_a_clear_and_are_not_forked,
     }
     concurrency {

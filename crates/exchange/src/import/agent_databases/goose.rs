@@ -7,13 +7,15 @@ use std::path::{Path, PathBuf};
 
 use azureal_agents::goose::{GooseMessage, GooseReader, NAME};
 use azureal_agents::native::{
-    NativeError, NativeHead, NativeHome, NativeSession, NativeSource, NativeTurn, NativeTurns,
+    NativeError, NativeHome, NativeSession, NativeSource, NativeTotal, NativeTurn, NativeTurns,
 };
+use azureal_core::event::Usage;
 use azureal_store::sqlite::rusqlite::{self, Connection};
 use serde_json::Value;
 
 use super::{
-    AgentDatabase, LONGEST_NAME, Listed, MOST_ROWS, RowSize, Rows, data_folder, is_database, number, text,
+    AgentDatabase, DatabaseHome, DatabaseTurns, LONGEST_NAME, Listed, MOST_ROWS, MessageReader, RowSize,
+    Rows, data_folder, is_database, number, text,
 };
 
 /// The sessions of goose.
@@ -51,8 +53,8 @@ impl NativeSource for GooseSessions {
             }
             false => place.to_owned(),
         };
-        let database = AgentDatabase::open(&file, temporary, "sessions", list)?;
-        Ok(Box::new(GooseHome { database }))
+        let database = AgentDatabase::open(&file, temporary, &["sessions"], list)?;
+        Ok(Box::new(DatabaseHome { database, turns }))
     }
 }
 
@@ -79,53 +81,61 @@ fn list(connection: &Connection) -> rusqlite::Result<Vec<Listed>> {
     listed.collect()
 }
 
-struct GooseHome {
-    database: AgentDatabase,
+fn turns(database: &AgentDatabase, session: &NativeSession) -> Result<Box<dyn NativeTurns>, NativeError> {
+    const MESSAGES: &str =
+        "SELECT id, coalesce(octet_length(content_json), 0) + coalesce(octet_length(metadata_json), 0)
+        FROM messages WHERE session_id = ?1 ORDER BY created_timestamp, id";
+    let head = database.head(session)?;
+    let rows = database.rows(session)?;
+    let messages = rows.list(MESSAGES, &session.id)?;
+    let sql = "SELECT substr(model_config_json, 1, 65536) FROM sessions WHERE id = ?1";
+    let model = rows.connection.query_row(sql, [&session.id], |row| text(row, 0));
+    let model: Value = serde_json::from_str(&model.map_err(|error| rows.error(error))?).unwrap_or_default();
+    let model = model.get("model_name").and_then(Value::as_str).unwrap_or_default();
+    let cwd = head.cwd.unwrap_or_default();
+    let messages_reader = GooseReader::new(&session.id, &cwd.to_string_lossy(), model);
+    let reader = GooseMessages { reader: messages_reader, total: total(&rows) };
+    Ok(Box::new(DatabaseTurns::new(rows, messages, reader)))
 }
 
-impl NativeHome for GooseHome {
-    fn sessions<'a>(
-        &'a self,
-        project: Option<&'a Path>,
-    ) -> Box<dyn Iterator<Item = Result<NativeSession, NativeError>> + 'a> {
-        Box::new(self.database.sessions(project).map(Ok))
-    }
-
-    fn head(&self, session: &NativeSession) -> Result<NativeHead, NativeError> {
-        self.database.head(session)
-    }
-
-    fn turns(&self, session: &NativeSession) -> Result<Box<dyn NativeTurns>, NativeError> {
-        const MESSAGES: &str =
-            "SELECT id, coalesce(octet_length(content_json), 0) + coalesce(octet_length(metadata_json), 0)
-            FROM messages WHERE session_id = ?1 ORDER BY created_timestamp, id";
-        let head = self.database.head(session)?;
-        let rows = self.database.rows(session)?;
-        let messages = rows.list(MESSAGES, &session.id)?.into_iter();
-        let sql = "SELECT substr(model_config_json, 1, 65536) FROM sessions WHERE id = ?1";
-        let model = rows.connection.query_row(sql, [&session.id], |row| text(row, 0));
-        let model: Value =
-            serde_json::from_str(&model.map_err(|error| rows.error(error))?).unwrap_or_default();
-        let model = model.get("model_name").and_then(Value::as_str).unwrap_or_default();
-        let reader = GooseReader::new(&session.id, &head.cwd.unwrap_or_default().to_string_lossy(), model);
-        Ok(Box::new(GooseTurns { rows, messages, reader, has_ended: false }))
-    }
+/// Reads what goose counted for the whole session; `None` if it counted nothing, or the version has other columns.
+fn total(rows: &Rows) -> Option<NativeTotal> {
+    const CACHED: &str = "accumulated_cache_read_tokens, accumulated_cache_write_tokens";
+    let read = |cached: &str| {
+        let sql = format!(
+            "SELECT accumulated_input_tokens, accumulated_output_tokens, accumulated_cost, {cached}
+            FROM sessions WHERE id = ?1"
+        );
+        rows.connection.query_row(&sql, [&rows.session], |row| {
+            let count = |column| Ok::<_, rusqlite::Error>(u64::try_from(number(row, column)?).unwrap_or(0));
+            let usage = Usage {
+                input_tokens: count(0)?,
+                output_tokens: count(1)?,
+                cache_read_tokens: count(3)?,
+                cache_write_tokens: count(4)?,
+                context_tokens: None,
+            };
+            let cost_usd = row.get::<_, f64>(2).ok().filter(|cost| cost.is_finite() && *cost >= 0.0);
+            Ok(NativeTotal { usage, cost_usd: cost_usd.unwrap_or(0.0) })
+        })
+    };
+    // Older versions have no columns for the cache.
+    let total = read(CACHED).or_else(|_| read("0, 0")).ok()?;
+    (total != NativeTotal::default()).then_some(total)
 }
 
-/// Reads the messages of a session, one after the other.
-struct GooseTurns {
-    rows: Rows,
-    messages: std::vec::IntoIter<RowSize>,
+/// Reads the messages of a session.
+struct GooseMessages {
     reader: GooseReader,
-    has_ended: bool,
+    total: Option<NativeTotal>,
 }
 
-impl GooseTurns {
-    fn read_message(&mut self, message: &RowSize) {
+impl MessageReader for GooseMessages {
+    fn read(&mut self, rows: &Rows, message: &RowSize) -> Result<(), NativeError> {
         const MESSAGE: &str = "SELECT coalesce(message_id, ''), role, content_json, coalesce(metadata_json, ''), created_timestamp
             FROM messages WHERE id = ?1";
         let name = message.id.to_string();
-        let read = self.rows.row(MESSAGE, message, |row| {
+        let read = rows.row(MESSAGE, message, |row| {
             Ok((text(row, 0)?, text(row, 1)?, text(row, 2)?, text(row, 3)?, number(row, 4)?))
         });
         match read {
@@ -139,25 +149,18 @@ impl GooseTurns {
             }),
             Err(reason) => self.reader.problem(&name, reason),
         }
+        Ok(())
     }
-}
 
-impl NativeTurns for GooseTurns {
-    fn next_turn(&mut self) -> Result<Option<NativeTurn>, NativeError> {
-        loop {
-            if let Some(turn) = self.reader.take() {
-                return Ok(Some(turn));
-            }
-            if self.has_ended {
-                return Ok(None);
-            }
-            match self.messages.next() {
-                Some(message) => self.read_message(&message),
-                None => {
-                    self.has_ended = true;
-                    self.reader.finish();
-                }
-            }
-        }
+    fn finish(&mut self) {
+        self.reader.finish();
+    }
+
+    fn take(&mut self) -> Option<NativeTurn> {
+        self.reader.take()
+    }
+
+    fn total(&self) -> Option<NativeTotal> {
+        self.total
     }
 }

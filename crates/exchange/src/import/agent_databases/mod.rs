@@ -15,7 +15,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
-use azureal_agents::native::{self, NativeError, NativeHead, NativeSession, NativeSource};
+use azureal_agents::native::{
+    self, NativeError, NativeHead, NativeHome, NativeSession, NativeSource, NativeTotal, NativeTurn,
+    NativeTurns,
+};
 use azureal_store::sqlite::rusqlite::types::ValueRef;
 use azureal_store::sqlite::rusqlite::{self, Connection, OptionalExtension, Row, ToSql};
 
@@ -64,7 +67,9 @@ pub fn recognise_native(
     let copy = DatabaseCopy::of(path, temporary).map_err(|error| in_native(path, error))?;
     let connection = copy.connect().map_err(|error| in_native(path, error))?;
     let has = |sql: &str| connection.prepare(sql).is_ok();
-    Ok(if has("SELECT directory, time_updated FROM session") {
+    let opencode =
+        ["session", "session_v2"].map(|table| format!("SELECT directory, time_updated FROM {table}"));
+    Ok(if opencode.iter().any(|sql| has(sql)) {
         Some(&OpencodeSessions)
     } else if has("SELECT working_dir, content_json FROM sessions, messages") {
         Some(&GooseSessions)
@@ -97,15 +102,19 @@ struct AgentDatabase {
 }
 
 impl AgentDatabase {
-    /// Opens a database, and lists its sessions.
+    /// Opens a database, and lists its sessions. It has one of these tables.
     fn open(
         path: &Path,
         temporary: &Path,
-        table: &str,
+        any_of: &[&str],
         list: fn(&Connection) -> rusqlite::Result<Vec<Listed>>,
     ) -> Result<Self, NativeError> {
         let found = look(path).map_err(|error| in_native(path, error))?;
-        let found = found.and_then(|connection| Some((tables(&connection).ok()?, list(&connection).ok()?)));
+        let has_any = |tables: &BTreeSet<String>| any_of.iter().any(|table| tables.contains(*table));
+        let found = found.and_then(|connection| {
+            let tables = tables(&connection).ok().filter(has_any)?;
+            Some((tables, list(&connection).ok()?))
+        });
         let copy = OnceCell::new();
         let (tables, listed) = match found {
             Some(found) => found,
@@ -114,7 +123,7 @@ impl AgentDatabase {
                 let connection = made.connect().map_err(|error| in_native(path, error))?;
                 let failed = |error| in_native(path, made.sqlite_error(error));
                 let tables = tables(&connection).map_err(failed)?;
-                if !tables.contains(table) {
+                if !has_any(&tables) {
                     let reason = "it has no table of sessions, or is of a version that azureal does not know";
                     return Err(NativeError::Unreadable { path: path.to_owned(), reason: reason.to_owned() });
                 }
@@ -161,6 +170,87 @@ impl AgentDatabase {
         let copy = self.copy()?;
         let connection = copy.connect().map_err(|error| in_native(&session.path, error))?;
         Ok(Rows { path: session.path.clone(), session: session.id.clone(), connection, copy })
+    }
+}
+
+/// Opens a session of a database to read its turns.
+type OpenTurns = fn(&AgentDatabase, &NativeSession) -> Result<Box<dyn NativeTurns>, NativeError>;
+
+/// A database of an agent as a home.
+struct DatabaseHome {
+    database: AgentDatabase,
+    turns: OpenTurns,
+}
+
+impl NativeHome for DatabaseHome {
+    fn sessions<'a>(
+        &'a self,
+        project: Option<&'a Path>,
+    ) -> Box<dyn Iterator<Item = Result<NativeSession, NativeError>> + 'a> {
+        Box::new(self.database.sessions(project).map(Ok))
+    }
+
+    fn head(&self, session: &NativeSession) -> Result<NativeHead, NativeError> {
+        self.database.head(session)
+    }
+
+    fn turns(&self, session: &NativeSession) -> Result<Box<dyn NativeTurns>, NativeError> {
+        (self.turns)(&self.database, session)
+    }
+}
+
+/// Reads the messages of one agent's sessions.
+trait MessageReader: Send {
+    /// Reads a message by its row.
+    fn read(&mut self, rows: &Rows, message: &RowSize) -> Result<(), NativeError>;
+
+    /// Ends the last turn.
+    fn finish(&mut self);
+
+    /// Takes the next turn that has ended.
+    fn take(&mut self) -> Option<NativeTurn>;
+
+    /// Returns the tokens and the cost of the whole session, if turns have none.
+    fn total(&self) -> Option<NativeTotal> {
+        None
+    }
+}
+
+/// Reads the messages of a session, one after the other.
+struct DatabaseTurns<R> {
+    rows: Rows,
+    messages: std::vec::IntoIter<RowSize>,
+    reader: R,
+    has_ended: bool,
+}
+
+impl<R: MessageReader> DatabaseTurns<R> {
+    fn new(rows: Rows, messages: Vec<RowSize>, reader: R) -> Self {
+        Self { rows, messages: messages.into_iter(), reader, has_ended: false }
+    }
+}
+
+impl<R: MessageReader> NativeTurns for DatabaseTurns<R> {
+    fn next_turn(&mut self) -> Result<Option<NativeTurn>, NativeError> {
+        loop {
+            if let Some(turn) = self.reader.take() {
+                return Ok(Some(turn));
+            }
+            if self.has_ended {
+                return Ok(None);
+            }
+            match self.messages.next() {
+                Some(message) => self.reader.read(&self.rows, &message)?,
+                None => {
+                    self.has_ended = true;
+                    self.reader.finish();
+                }
+            }
+        }
+    }
+
+    fn total(&self) -> Option<NativeTotal> {
+        self.reader.total()
     }
 }
 

@@ -17,6 +17,7 @@ fn incoming(texts: &[&str]) -> IncomingSession {
         name: Some("n".into()),
         worktree: None,
         created_at: None,
+        last_active: None,
         texts: EventTexts::in_memory(texts.iter().map(|text| Event::user(*text).to_json()).collect()),
         compactions: Vec::new(),
         tokens: Tokens::new(texts.len() as u64 * 10, 0),

@@ -78,16 +78,26 @@ impl World {
     }
 
     fn import_at(&self, now: SystemTime, is_dry: bool) -> NativeImported {
+        self.import_as(now, is_dry, false)
+    }
+
+    fn import_as(&self, now: SystemTime, is_dry: bool, again: bool) -> NativeImported {
         let runs = block_on(StoredRuns::of(&*self.store)).unwrap();
         let home = claude().open(self.folder.path(), self.folder.path()).unwrap();
         let session = home.sessions(None).next().unwrap().unwrap();
         let head = home.head(&session).unwrap();
         let candidate = NativeCandidate { agent: "claude", home: &*home, session: &session, head: &head };
         let (store, now, used_in) = (&*self.store, Some(now), None);
-        let import = NativeImport { store, runs: &runs, is_dry, in_batches: true, now, used_in };
+        let import = NativeImport { store, runs: &runs, is_dry, again, in_batches: true, now, used_in };
         match block_on(import.import(candidate, ".")).unwrap() {
             NativeStep::Done(imported) => imported,
             NativeStep::Ready(ready) => block_on(import.create_all(vec![*ready])).unwrap().unwrap().remove(0),
+            NativeStep::Alone => {
+                match block_on(NativeImport { in_batches: false, ..import }.import(candidate, ".")) {
+                    Ok(NativeStep::Done(imported)) => imported,
+                    other => panic!("{other:?}"),
+                }
+            }
         }
     }
 
@@ -195,6 +205,12 @@ fn a_turn_that_was_not_over_gets_its_rest() {
     assert!(matches!(world.import(), NativeOutcome::Continued { turns: 1, .. }));
     assert_eq!(world.texts(1)[3..], ["Prompt 3", "call", "Interrupted", "result", "Answer 6", "Done"]);
     assert_eq!(world.tokens(1), 30);
+    let events = block_on(world.store.read(session(1), Page::After(Seq::START, 99))).unwrap();
+    let usage = events.iter().filter_map(|stored| match stored.event() {
+        Ok(Event::Complete(complete)) => complete.usage,
+        _ => None,
+    });
+    assert_eq!(usage.map(|usage| usage.input_tokens).collect::<Vec<_>>(), [10, 10, 10], "counted once");
     assert_eq!(world.import(), NativeOutcome::Unchanged { id: session(1) });
 }
 
@@ -218,15 +234,62 @@ fn a_session_whose_user_went_back_is_another_one() {
 }
 
 #[test]
-fn a_cleared_session_gets_its_turns_back_and_a_deleted_one_too() {
+fn a_cleared_session_gets_its_turns_back() {
     let world = World::new();
     world.write(&["prompt 1", "answer 2"]);
     world.import();
     block_on(world.store.clear(session(1))).unwrap();
     assert!(matches!(world.import(), NativeOutcome::Continued { turns: 1, .. }));
     assert_eq!(world.texts(1), ["Prompt 1", "Answer 2", "Done"]);
+}
+
+#[test]
+fn the_turns_that_a_fork_has_from_its_origin_are_not_counted_again() {
+    let world = World::new();
+    world.write(&["prompt 1", "answer 2", "prompt 3", "answer 4"]);
+    let copied = fs::read_to_string(world.file()).unwrap();
+    let first = r#"{"type":"queue-operation","operation":"enqueue","timestamp":"2026-11-15T07:05:02Z"}"#;
+    fs::write(world.file(), format!("{first}\n{copied}")).unwrap();
+    assert!(matches!(world.import(), NativeOutcome::New { turns: 2, .. }));
+    assert_eq!(world.tokens(1), 10);
+}
+
+#[test]
+fn a_deleted_session_stays_deleted_until_it_is_wanted_again() {
+    let world = World::new();
+    world.write(&["prompt 1", "answer 2"]);
+    world.import();
+    let deleted = || block_on(was_deleted(&*world.store, "claude", ID)).unwrap();
+    assert!(!deleted());
     block_on(world.store.delete(session(1))).unwrap();
-    assert_eq!(world.import(), NativeOutcome::New { id: Some(session(2)), turns: 1, events: 4 });
+    assert!(deleted());
+    let left_out = NativeOutcome::LeftOut(LeftOut::Deleted);
+    assert_eq!(world.import(), left_out);
+    world.write(&["prompt 1", "answer 2", "prompt 3", "answer 4"]);
+    assert_eq!(world.import(), left_out, "also if the source has grown");
+    let later = SystemTime::now() + Duration::from_secs(3600);
+    let new = |id| NativeOutcome::New { id, turns: 2, events: 8 };
+    assert_eq!(world.import_as(later, true, true).outcome, new(None));
+    assert_eq!(world.import(), left_out, "a dry run changes nothing");
+    assert_eq!(world.import_as(later, false, true).outcome, new(Some(session(2))));
+    assert!(!deleted());
+    assert_eq!(world.import(), NativeOutcome::Unchanged { id: session(2) });
+}
+
+#[test]
+fn a_deleted_session_that_came_back_by_another_store_is_continued() {
+    let world = World::new();
+    world.write(&["prompt 1", "answer 2"]);
+    world.import();
+    let uuid = block_on(world.store.get(session(1))).unwrap().uuid;
+    let events = block_on(world.store.read(session(1), Page::last(9))).unwrap();
+    block_on(world.store.delete(session(1))).unwrap();
+    let copy = NewSession { uuid, ..NewSession::default() };
+    let events = events.iter().map(|stored| NewEvent::from(stored.event().unwrap())).collect();
+    let turn = NewTurn { events, ..NewTurn::default() };
+    block_on(world.store.create_with(copy, turn, Vec::new())).unwrap();
+    world.write(&["prompt 1", "answer 2", "prompt 3", "answer 4"]);
+    assert!(matches!(world.import(), NativeOutcome::Continued { id, turns: 1, .. } if id == session(2)));
 }
 
 #[test]
@@ -307,8 +370,15 @@ fn a_session_that_is_imported_by_several_processes_at_once_is_there_once() {
                     NativeCandidate { agent: "claude", home: &*home, session: &session, head: &head };
                 let now = SystemTime::now() + Duration::from_secs(3600);
                 let runs = StoredRuns::default();
-                let import =
-                    NativeImport { store: &store, runs: &runs, is_dry: false, in_batches: true, now };
+                let import = NativeImport {
+                    store: &store,
+                    runs: &runs,
+                    is_dry: false,
+                    again: false,
+                    in_batches: true,
+                    now: Some(now),
+                    used_in: None,
+                };
                 let NativeStep::Ready(ready) = block_on(import.import(candidate, ".")).unwrap() else {
                     return;
                 };

@@ -316,7 +316,9 @@ BEGIN
   PERFORM @schema@.tell(in_project, in_session, is_watched);
   DELETE FROM @schema@.events WHERE project = in_project AND session = in_session;
   DELETE FROM @schema@.compactions WHERE project = in_project AND session = in_session;
-  DELETE FROM @schema@.marks WHERE project = in_project AND session = in_session;
+  -- A mark of an import tells the next one that the session was deleted.
+  UPDATE @schema@.marks SET note = '' WHERE project = in_project AND session = in_session AND name LIKE 'native:%';
+  DELETE FROM @schema@.marks WHERE project = in_project AND session = in_session AND name NOT LIKE 'native:%';
   DELETE FROM @schema@.last_used WHERE project = in_project AND session = in_session;
   DELETE FROM @schema@.originals WHERE project = in_project AND session = in_session;
   DELETE FROM @schema@.original_pieces WHERE project = in_project AND session = in_session;

@@ -9,8 +9,13 @@ redis.call('ZREM', active, session_number)
 redis.call('HDEL', runs, session_number)
 redis.call('HDEL', leases, session_number)
 for _, mark in ipairs(redis.call('ZRANGEBYSCORE', marks_by_session, session_number, session_number)) do
-  redis.call('HDEL', marks, mark)
+  -- A mark of an import tells the next one that the session was deleted.
+  if string.sub(mark, 1, 7) == 'native:' then
+    redis.call('HSET', marks, mark, '')
+  else
+    redis.call('HDEL', marks, mark)
+    redis.call('ZREM', marks_by_session, mark)
+  end
 end
-redis.call('ZREMRANGEBYSCORE', marks_by_session, session_number, session_number)
 redis.call('UNLINK', session, events, compactions, prompts)
 return finish()

@@ -5,6 +5,7 @@
 //! can be read moves to a new one.
 
 mod backup;
+mod former_uuid;
 mod pages;
 mod problem;
 mod repair;
@@ -171,12 +172,14 @@ fn check_structure(connection: &Connection, progress: Progress<'_>) -> Vec<Strin
     Vec::new()
 }
 
-/// Repairs the file of a store, after a copy of it is made beside it. `second_name` is the second name that the file has or may have.
+/// Repairs the file of a store, after a copy of it is made beside it. `second_name` is the second name that the file has or may have;
+/// `originals` are the folders of its originals, whose names are the UUIDs of sessions.
 ///
 /// No turn may run meanwhile: the caller makes sure of that.
 pub fn repair(
     store: &Path,
     second_name: Option<&Path>,
+    originals: &[&Path],
     progress: Progress<'_>,
 ) -> Result<Repaired, StoreError> {
     let inspection = inspect(store, progress)?;
@@ -185,13 +188,13 @@ pub fn repair(
     let file = StoreFile::new(store.to_owned(), second_name.map(Path::to_owned));
     let mut repaired = if inspection.is_structure_damaged() {
         match reindex(store, &time, progress) {
-            Some(backup) => repair_rows(store, backup, &mut aside, progress)?,
-            None => replace(&file, &time, &mut aside, progress)?,
+            Some(backup) => repair_rows(store, backup, originals, &mut aside, progress)?,
+            None => replace(&file, &time, originals, &mut aside, progress)?,
         }
     } else {
         let backup = unused(store, "backup", &time);
         back_up(store, &backup, ExistingCopy::Keep, progress)?;
-        repair_rows(store, backup, &mut aside, progress)?
+        repair_rows(store, backup, originals, &mut aside, progress)?
     };
     let structure =
         |problem: &StoreProblem| matches!(problem, StoreProblem::Unusable(_) | StoreProblem::Structure(_));
@@ -213,6 +216,7 @@ fn unused(store: &Path, what: &str, time: &str) -> PathBuf {
 fn repair_rows(
     store: &Path,
     backup: PathBuf,
+    originals: &[&Path],
     aside: &mut SetAside,
     progress: Progress<'_>,
 ) -> Result<Repaired, StoreError> {
@@ -222,7 +226,8 @@ fn repair_rows(
     let mut connection = connection::open(&path)?;
     let columns = schema::prepare(&path, &connection)?;
     let columns = repair::upgrade(&path, &mut connection, columns, &mut codec).map_err(at)?;
-    let done = repair::repair(&mut connection, &columns, &mut codec, aside, progress).map_err(at)?;
+    let done =
+        repair::repair(&mut connection, &columns, &mut codec, originals, aside, progress).map_err(at)?;
     connection::close(connection).map_err(|error| error::from_sqlite(store, error))?;
     Ok(Repaired { backup, problems: done.repaired, new_uuids: done.new_uuids, ..Repaired::default() })
 }
@@ -262,6 +267,7 @@ fn copy_raw(from: &Path, to: &Path) -> io::Result<()> {
 fn replace(
     file: &StoreFile,
     time: &str,
+    originals: &[&Path],
     aside: &mut SetAside,
     progress: Progress<'_>,
 ) -> Result<Repaired, StoreError> {
@@ -290,7 +296,7 @@ fn replace(
             let why = "no row of it can be read; it may be another file".to_owned();
             return Err(StoreError::NotAStore { place: store.display().to_string(), why });
         }
-        let mut repaired = repair_rows(&temporary, PathBuf::new(), aside, progress)?;
+        let mut repaired = repair_rows(&temporary, PathBuf::new(), originals, aside, progress)?;
         repaired.unreadable = found.unreadable;
         new_file.sync_all().map_err(io)?;
         aside.sync().map_err(io)?;

@@ -1,6 +1,7 @@
 //! Repairs of the rows of a store, in one transaction. A row that is taken out or overwritten is set aside first.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use azureal_core::event::Hook;
 use azureal_core::{Event, Seq, SessionId, SessionProblem, StoredEvent, Tally, Uuid};
@@ -12,6 +13,7 @@ use super::super::error::Fault;
 use super::super::schema::{IS_USABLE, SessionColumns};
 use super::super::values::{self, guarded};
 use super::super::{connection, counts, events};
+use super::former_uuid::FormerUuids;
 use super::rows::{self, known_columns, session_id, wrong_columns};
 use super::set_aside::SetAside;
 use super::{NewUuid, Progress, StoreProblem};
@@ -37,12 +39,13 @@ pub(super) fn repair(
     connection: &mut Connection,
     columns: &SessionColumns,
     codec: &mut Codec,
+    originals: &[&Path],
     aside: &mut SetAside,
     progress: Progress<'_>,
 ) -> Result<RowRepair, Fault> {
     // Deleting the row of a session must not delete its events.
     connection.pragma_update(None, "foreign_keys", false)?;
-    let repaired = repair_all(connection, columns, codec, aside, progress);
+    let repaired = repair_all(connection, columns, codec, originals, aside, progress);
     connection.pragma_update(None, "foreign_keys", true)?;
     repaired
 }
@@ -51,6 +54,7 @@ fn repair_all(
     connection: &mut Connection,
     columns: &SessionColumns,
     codec: &mut Codec,
+    originals: &[&Path],
     aside: &mut SetAside,
     progress: Progress<'_>,
 ) -> Result<RowRepair, Fault> {
@@ -59,6 +63,7 @@ fn repair_all(
         connection: &transaction,
         codec,
         aside,
+        former: FormerUuids::in_folders(originals),
         changed: BTreeSet::new(),
         done: RowRepair::default(),
     };
@@ -87,6 +92,7 @@ struct Repair<'a> {
     connection: &'a Connection,
     codec: &'a mut Codec,
     aside: &'a mut SetAside,
+    former: FormerUuids<'a>,
     /// The sessions whose events are counted again.
     changed: BTreeSet<i64>,
     done: RowRepair,
@@ -150,11 +156,16 @@ impl Repair<'_> {
             }
             SessionProblem::NoUuid => {
                 self.aside.add_row(self.connection, "sessions", session, why)?;
-                let sql = "UPDATE sessions SET uuid = ?2 WHERE id = ?1";
-                self.connection.execute(sql, params![session, Uuid::new_v4().to_string()])?;
-                Ok(())
+                let uuid = self.former.of(self.connection, session)?.unwrap_or_else(Uuid::new_v4);
+                self.set_uuid(session, uuid)
             }
-            SessionProblem::SharedUuid { uuid, .. } => {
+            SessionProblem::SharedUuid { uuid, with } => {
+                for number in [session, i64::from(with.number())] {
+                    if let Some(former) = self.former.of(self.connection, number)? {
+                        self.aside.add_row(self.connection, "sessions", number, why)?;
+                        return self.set_uuid(number, former);
+                    }
+                }
                 let new = Uuid::new_v4();
                 let sql =
                     "UPDATE sessions SET uuid = ?2, forked_from = ifnull(forked_from, ?3) WHERE id = ?1";
@@ -164,6 +175,12 @@ impl Repair<'_> {
             }
             _ => Ok(()),
         }
+    }
+
+    fn set_uuid(&self, session: i64, uuid: Uuid) -> Result<(), Fault> {
+        let sql = "UPDATE sessions SET uuid = ?2 WHERE id = ?1";
+        self.connection.execute(sql, params![session, uuid.to_string()])?;
+        Ok(())
     }
 
     /// Sets the rows aside that a query of a session finds, and deletes them.
@@ -216,6 +233,7 @@ impl Repair<'_> {
     /// Creates the session that events belong to.
     fn adopt(&mut self, session: i64) -> Result<(), Fault> {
         let now = now();
+        let uuid = self.former.of(self.connection, session)?.unwrap_or_else(Uuid::new_v4);
         self.connection.execute(
             "INSERT INTO sessions (id, name, worktree, created, last_active, uuid, active)
              VALUES (?1, ?2, '.', ?3, ?3, ?4, ?5)",
@@ -223,7 +241,7 @@ impl Repair<'_> {
                 session,
                 format!("recovered-S{session}"),
                 now,
-                Uuid::new_v4().to_string(),
+                uuid.to_string(),
                 counts::next_tick(self.connection)?
             ],
         )?;
@@ -363,7 +381,7 @@ impl Repair<'_> {
 
 /// Upgrades a file of an older version before it is repaired.
 pub(super) fn upgrade(
-    path: &std::path::Path,
+    path: &Path,
     connection: &mut Connection,
     columns: SessionColumns,
     codec: &mut Codec,

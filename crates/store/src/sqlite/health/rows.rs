@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use azureal_core::{LogCheck, SessionId, SessionProblem, StoredEvent, Uuid, shared_uuids};
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::super::codec::Codec;
 use super::super::error::Fault;
 use super::super::schema::{self, IS_USABLE, SessionColumns};
 use super::super::values::{self, LARGEST_VALUE};
-use super::super::{events, sessions};
+use super::super::{events, original_prompts, sessions};
 use super::{Progress, StoreProblem};
 
 /// A session of a store, for the checks of what belongs to it.
@@ -118,7 +118,11 @@ fn check_session(
     }
     drop(rows);
     let decoded = log.tally().counts.events;
-    let problems = log.finish(&record);
+    let mut problems = log.finish(&record);
+    if let Some(counted) = counted(connection, columns, session)?.filter(|counted| *counted > last) {
+        problems.push(SessionProblem::Gap { after: events::seq(last), next: events::seq(counted).next() });
+        last = counted;
+    }
     let undecodable =
         problems.iter().filter(|problem| matches!(problem, SessionProblem::Undecodable { .. })).count();
     check.readable += decoded.saturating_sub(undecodable as u64);
@@ -149,12 +153,20 @@ fn check_session(
 const EVENTS: &str = "
 SELECT seq, CASE WHEN octet_length(kind) > 1000 THEN '' ELSE kind END,
        CASE WHEN octet_length(data) > 67141632 THEN octet_length(data) ELSE data END,
-       typeof(kind) = 'text', typeof(char_len) = 'integer'
+       typeof(kind) = 'text', typeof(char_len) = 'integer',
+       CASE WHEN typeof(char_len) = 'integer' THEN char_len END
 FROM events WHERE session_id = ?1 ORDER BY seq, id";
 
 fn stored(row: &Row<'_>, codec: &mut Codec, seq: i64) -> rusqlite::Result<StoredEvent> {
     let kind = values::text(row.get_ref(1)?).unwrap_or_default();
-    Ok(StoredEvent { seq: events::seq(seq), kind, json: codec.unpack(row.get_ref(2)?) })
+    let mut stored = StoredEvent { seq: events::seq(seq), kind, json: codec.unpack(row.get_ref(2)?) };
+    // Read and counted as everywhere else.
+    if let Ok(json) = &stored.json
+        && let Some(event) = original_prompts::corrected(json, row.get_ref(5)?)
+    {
+        stored.json = Ok(event.to_json());
+    }
+    Ok(stored)
 }
 
 fn has_wrong_cells(row: &Row<'_>) -> rusqlite::Result<bool> {
@@ -205,6 +217,17 @@ fn summaries(connection: &Connection, session: i64, last: i64) -> rusqlite::Resu
         .query_map([session, last], |row| row.get(0))?
         .collect::<rusqlite::Result<_>>()?;
     Ok((unusable.cast_unsigned(), beyond))
+}
+
+/// Returns the number of the last event that a session had when it was counted; `None` if its counts do not agree. Counts are written with the
+/// events, so a later event that is not there was lost.
+fn counted(connection: &Connection, columns: &SessionColumns, session: i64) -> rusqlite::Result<Option<i64>> {
+    if !columns.keep_counts() {
+        return Ok(None);
+    }
+    let sql = "SELECT counted_seq FROM sessions WHERE id = ?1 AND typeof(counted_seq) = 'integer'
+                 AND counted_seq = event_count AND counted_seq = tallied_seq AND counted_seq < 9223372036854775807";
+    connection.prepare_cached(sql)?.query_row([session], |row| row.get(0)).optional()
 }
 
 /// Returns whether a session that azureal has counted has no UUID. Those of other programs get one with the next change.

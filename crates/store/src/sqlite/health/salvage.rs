@@ -100,7 +100,8 @@ pub(super) fn salvage(
 ) -> Result<Salvaged, Fault> {
     let pages = Pages::open(damaged.try_clone()?)?;
     let mut salvage = Salvage { new, aside, columns: BTreeMap::new(), numbers: 0, done: Salvaged::default() };
-    new.execute_batch("PRAGMA foreign_keys = OFF; BEGIN")?;
+    // The versions of the new file are written at the end.
+    new.execute_batch("PRAGMA foreign_keys = OFF; BEGIN; DELETE FROM meta")?;
     let mut seen = BTreeSet::from([SCHEMA_ROOT]);
     if pages.has_header {
         salvage.read_tables(&pages, &mut seen)?;

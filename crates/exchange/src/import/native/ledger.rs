@@ -1,0 +1,148 @@
+//! The ledger of an imported session: what was read of its source. It is the note of a mark in the store.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use azureal_agents::native::{NativeSession, NativeTurn};
+use azureal_core::event::{Complete, Usage};
+use azureal_core::{Event, LASTING_MARKS, SessionStore, StoreError, Tokens};
+use serde::{Deserialize, Serialize};
+
+/// Returns the name of the mark in the store that is the ledger of a native session.
+pub fn native_mark(agent: &str, id: &str) -> String {
+    format!("{LASTING_MARKS}{agent}:{id}")
+}
+
+/// Returns whether a native session was imported into a store and deleted there.
+pub async fn was_deleted(store: &dyn SessionStore, agent: &str, id: &str) -> Result<bool, StoreError> {
+    let Some(mark) = store.mark(&native_mark(agent, id)).await? else { return Ok(false) };
+    match store.get(mark.session).await {
+        Err(StoreError::NoSuchSession(_)) => Ok(true),
+        found => found.map(|_| false),
+    }
+}
+
+/// The note of the mark of an imported session.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Ledger {
+    /// The number of turns that were read.
+    pub(super) turns: u64,
+    /// The last one.
+    pub(super) last: LastTurn,
+    /// The tokens and the cost of the turns before the last one, if the source counts them for the whole session only.
+    #[serde(skip_serializing_if = "Counted::is_empty")]
+    pub(super) earlier: Counted,
+    /// The number of events that the session had then.
+    pub(super) events: u64,
+    /// The size of the source, and the time of its last change in milliseconds.
+    pub(super) size: u64,
+    pub(super) changed: u64,
+}
+
+impl Ledger {
+    /// Returns whether the source is as it was.
+    pub(super) fn is_of(&self, session: &NativeSession) -> bool {
+        self.size == session.size && self.changed == milliseconds(session.changed) && self.changed > 0
+    }
+}
+
+/// The last turn that was imported.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct LastTurn {
+    /// Its id; empty if it is not known.
+    pub(super) id: String,
+    /// The number of its events without its end.
+    pub(super) events: usize,
+    pub(super) duration_ms: u64,
+    #[serde(flatten)]
+    pub(super) counted: Counted,
+}
+
+impl LastTurn {
+    pub(super) fn of(turn: &NativeTurn) -> Self {
+        // A turn without an end has an error that says so, which is not there any more if it goes on.
+        let end = match turn.events.as_slice() {
+            [.., Event::Error(_), Event::Complete(_)] if turn.is_open => 2,
+            _ => 1,
+        };
+        let complete = turn.events.iter().rev().find_map(|event| match event {
+            Event::Complete(complete) => Some(complete),
+            _ => None,
+        });
+        Self {
+            id: turn.id.clone(),
+            events: turn.events.len().saturating_sub(end),
+            duration_ms: complete.map_or(0, |complete| complete.duration_ms),
+            counted: complete.map(Counted::of).unwrap_or_default(),
+        }
+    }
+
+    /// Leaves in the end of the turn what came since: the end that was imported before has the rest.
+    pub(super) fn leave_new(&self, complete: &mut Complete) {
+        complete.duration_ms = complete.duration_ms.saturating_sub(self.duration_ms);
+        let rest = Counted::of(complete).minus(self.counted);
+        complete.cost_usd = rest.cost_usd;
+        let context_tokens = complete.usage.and_then(|usage| usage.context_tokens);
+        complete.usage = complete.usage.map(|_| Usage { context_tokens, ..rest.usage() });
+    }
+}
+
+/// Tokens and their cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Counted {
+    /// Input, output, read from and written to the cache.
+    tokens: [u64; 4],
+    cost_usd: f64,
+}
+
+impl Counted {
+    pub(super) fn of(complete: &Complete) -> Self {
+        Self::new(complete.usage.unwrap_or_default(), complete.cost_usd)
+    }
+
+    pub(super) fn new(usage: Usage, cost_usd: f64) -> Self {
+        let Tokens { input, output, cache_read, cache_write } = usage.into();
+        Self { tokens: [input, output, cache_read, cache_write], cost_usd }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub(super) fn plus(self, other: Self) -> Self {
+        self.with(other, u64::saturating_add, self.cost_usd + other.cost_usd)
+    }
+
+    pub(super) fn minus(self, other: Self) -> Self {
+        self.with(other, u64::saturating_sub, (self.cost_usd - other.cost_usd).max(0.0))
+    }
+
+    fn with(self, other: Self, of: fn(u64, u64) -> u64, cost_usd: f64) -> Self {
+        let mut tokens = self.tokens;
+        tokens.iter_mut().zip(other.tokens).for_each(|(own, other)| *own = of(*own, other));
+        Self { tokens, cost_usd }
+    }
+
+    pub(super) fn tokens(self) -> Tokens {
+        let [input, output, cache_read, cache_write] = self.tokens;
+        Tokens { input, output, cache_read, cache_write }
+    }
+
+    fn usage(self) -> Usage {
+        let [input_tokens, output_tokens, cache_read_tokens, cache_write_tokens] = self.tokens;
+        Usage { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, context_tokens: None }
+    }
+
+    /// Puts the tokens and the cost into the end of a turn.
+    pub(super) fn put(self, complete: &mut Complete) {
+        complete.usage = Some(self.usage()).filter(|usage| *usage != Usage::default());
+        complete.cost_usd = self.cost_usd;
+    }
+}
+
+pub(super) fn milliseconds(time: Option<SystemTime>) -> u64 {
+    let since = time.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

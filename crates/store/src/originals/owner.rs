@@ -1,0 +1,73 @@
+//! The session that a folder of originals belongs to, by the headers of its files.
+//!
+//! The folder is named by the UUID of the session. The headers name the session by other means, so a session whose UUID was damaged can
+//! be found again.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use azureal_core::{Json, Seq, Uuid};
+use azureal_files::Folder;
+
+use super::name::PackedName;
+use super::pack::Unpacker;
+use super::{found, open_in};
+
+/// The originals of one session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OwnedOriginals {
+    /// The name of their folder.
+    pub(crate) uuid: Uuid,
+    /// The last events of the turns.
+    pub(crate) ends: Vec<Seq>,
+    pub(crate) owner: Owner,
+}
+
+/// A session, as a header names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// By its number: azureal ran the turn.
+    Session(u64),
+    /// By the file that it was imported from.
+    Import { agent: String, file: String },
+}
+
+/// Returns the originals in a folder whose owner can be told. What cannot be read is left out.
+pub(crate) fn owned_originals(path: &Path) -> io::Result<Vec<OwnedOriginals>> {
+    let Some(folder) = found(Folder::open(path))? else { return Ok(Vec::new()) };
+    let mut owned = Vec::new();
+    for name in folder.names()? {
+        if let Some(uuid) = name.to_str().and_then(|name| name.parse::<Uuid>().ok())
+            && let Ok(Some(inner)) = open_in(&folder, &name)
+            && let Ok(Some((owner, ends))) = owner_of(&inner)
+        {
+            owned.push(OwnedOriginals { uuid, ends, owner });
+        }
+    }
+    Ok(owned)
+}
+
+fn owner_of(folder: &Folder) -> io::Result<Option<(Owner, Vec<Seq>)>> {
+    let (mut owner, mut ends) = (None, Vec::new());
+    for file in folder.names()? {
+        let Some(name) = PackedName::parse(&file).filter(|name| name.first != Seq::START) else { continue };
+        ends.push(name.last);
+        if owner.is_none() {
+            owner =
+                Unpacker::new(folder.open_shared_file(&file)?)?.header().ok().as_deref().and_then(named_in);
+        }
+    }
+    Ok(owner.map(|owner| (owner, ends)))
+}
+
+fn named_in(header: &str) -> Option<Owner> {
+    let first: Json = header.lines().next()?.parse().ok()?;
+    let part = |name: &str| first.read::<BTreeMap<String, Json>>().ok()?.remove(name);
+    if let Some(turn) = part("turn") {
+        let session = turn.read::<BTreeMap<String, Json>>().ok()?.remove("session")?;
+        return session.read().ok().map(Owner::Session);
+    }
+    let imported = part("imported")?;
+    Some(Owner::Import { agent: imported.string_field("agent")?, file: imported.string_field("file")? })
+}
