@@ -8,7 +8,7 @@ use crate::trigrams::{folded, trigrams};
 /// The most trigrams of a condition. An expression that needs more is searched by some of them.
 const MOST: usize = 96;
 /// The most trigrams of one literal. More take longer to look up than the events take to read that they rule out.
-const MOST_OF_LITERAL: usize = 6;
+const MOST_OF_LITERAL: usize = 12;
 /// The most alternations within each other.
 const DEEPEST: usize = 8;
 
@@ -117,8 +117,8 @@ mod tests {
             ("token", "(tok & oke & ken)"),
             ("tok", "tok"),
             ("aaaaaaa", "aaa"),
-            // Every second one of a longer literal.
-            ("abcdefghijkl", "(abc & cde & efg & ghi & ijk)"),
+            // Every second one of a long literal.
+            ("abcdefghijklmnop", "(abc & cde & efg & ghi & ijk & klm & mno)"),
             ("to", "-"),
             (".*", "-"),
             ("abc.*def", "(abc & def)"),
