@@ -10,6 +10,7 @@
     reason = "a benchmark"
 )]
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
@@ -46,23 +47,36 @@ impl Random {
     }
 }
 
-/// Returns words with about as many different beginnings, endings and neighbours of letters as a language has.
+/// Returns the words of this repository, the most frequent one first, and then words that two of them make: made-up words would share few trigrams with
+/// each other, or too many.
 fn vocabulary(random: &mut Random) -> Vec<String> {
-    let first = [
-        "b", "bl", "br", "c", "ch", "cl", "cr", "d", "dr", "f", "fl", "fr", "g", "gr", "h", "j", "k", "l",
-        "m", "n", "p", "ph", "pl", "pr", "qu", "r", "s", "sc", "sh", "sp", "st", "str", "t", "th", "tr", "v",
-        "w", "wh", "x", "y", "z", "",
-    ];
-    let vowel = ["a", "ai", "e", "ea", "ee", "i", "ie", "o", "oo", "ou", "u", "y"];
-    let last = [
-        "", "", "b", "ck", "d", "f", "ft", "g", "l", "ll", "m", "mp", "n", "nd", "ng", "nt", "p", "r", "rd",
-        "rt", "s", "st", "t", "tion", "x",
-    ];
-    let mut syllable = || {
-        let mut one = |of: &[&'static str]| of[random.rank(of.len())];
-        format!("{}{}{}", one(&first), one(&vowel), one(&last))
-    };
-    (0..150_000).map(|index| (0..index % 2 + 1).map(|_| syllable()).collect()).collect()
+    fn count_words(folder: &Path, counts: &mut HashMap<String, usize>) {
+        let mut paths: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        paths.sort();
+        for path in paths {
+            if path.is_dir() {
+                count_words(&path, counts);
+            } else if path.extension().is_some_and(|end| end == "rs" || end == "md") {
+                let text = fs::read_to_string(path).unwrap_or_default();
+                for word in text.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| word.len() > 1) {
+                    *counts.entry(word.to_lowercase()).or_default() += 1;
+                }
+            }
+        }
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut counts = HashMap::new();
+    count_words(&root.join("crates"), &mut counts);
+    count_words(&root.join("docs"), &mut counts);
+    let mut counts: Vec<(String, usize)> = counts.into_iter().collect();
+    counts.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+    let mut words: Vec<String> = counts.into_iter().map(|(word, _)| word).collect();
+    let real = words.len();
+    println!("{real} words");
+    while words.len() < 150_000 {
+        words.push(format!("{}{}", words[random.below(real)], words[random.below(real)]));
+    }
+    words
 }
 
 fn text(random: &mut Random, words: &[String], count: usize) -> String {
@@ -197,7 +211,12 @@ fn substrings_asked(random: &mut Random, texts: &[String], count: usize) -> Vec<
         let (sort, text) = match asked.len() % 4 {
             0 => ("part of 6 characters", part(6)),
             1 => ("part of 12 characters", part(12)),
-            2 => ("expression", part(7).zip(part(5)).map(|(one, other)| format!("{one}.*{other}"))),
+            2 => {
+                let parts = part(7).zip(part(5));
+                let expression =
+                    parts.map(|(one, other)| format!("{}.*{}", regex::escape(&one), regex::escape(&other)));
+                ("expression", expression)
+            }
             _ => ("absent text", part(9).map(|part| part + "=>")),
         };
         let Some(text) = text else { continue };
