@@ -95,8 +95,8 @@ impl Workspace {
         Some(OpenedSessions::new(folder))
     }
 
-    /// Writes a session into the home of an agent's program. `agent` is by default that of the session's last turn, else the first that
-    /// is installed. With `keep` the written session stays there. `arguments` are added to those of the program.
+    /// Writes a session into the home of an agent's program. `agent` is by default that of the session's last turn, else the configured
+    /// one, else the first that is installed. With `keep` the written session stays there. `arguments` are added to those of the program.
     pub async fn open_in_agent(
         &self,
         record: &SessionRecord,
@@ -104,7 +104,9 @@ impl Workspace {
         keep: bool,
         arguments: &[OsString],
     ) -> Result<InterfaceRun<'_>, Error> {
-        let (writer, program) = self.choose_interface(record, agent)?;
+        let config = self.load_config()?;
+        let (writer, program) =
+            self.choose_interface(agent, [record.counts.agent.as_deref(), config.agent()])?;
         let Some(notes) = self.opened_sessions() else {
             return Err(match self.is_ephemeral() {
                 true => Error::usage("a store in memory has no session to open"),
@@ -114,8 +116,7 @@ impl Workspace {
         let lease = self.lease(record.id, writer.agent()).await?;
         // It may have been extended since it was found.
         let record = self.store.get(record.id).await?;
-        let threshold = self.load_config()?.compaction_threshold();
-        let (history, _) = native_history(&*self.store, &record, threshold).await?;
+        let (history, _) = native_history(&*self.store, &record, config.compaction_threshold()).await?;
         if history.messages.is_empty() {
             return Err(Error::new("empty", format!("{} has no message yet", called(&record))).with_hint(
                 format!("start {} itself, and import its session with `azureal import`", writer.agent()),
@@ -129,9 +130,9 @@ impl Workspace {
         let source = source_of(writer)?;
         let home = self.home_of(source)?;
         let placement = writer.placement(&home, &conversation).map_err(|error| Error::file(&home, &error))?;
-        let (file, import) = match &placement {
-            Placement::File(file) => (Some(file.clone()), None),
-            Placement::Import(import) => (None, Some(import)),
+        let file = match &placement {
+            Placement::File(file) => Some(file.clone()),
+            Placement::Import(_) => None,
         };
         let run = Uuid::new_v4().simple().to_string();
         let mut note = notes.begin(OpenedSession {
@@ -161,12 +162,14 @@ impl Workspace {
             command.environment.set(marker.key(), marker.value());
         }
         let placed = async {
-            match (&placement, import) {
-                (Placement::File(file), _) => {
+            match &placement {
+                Placement::File(file) => {
                     write_file(file, writer, &conversation)?;
                     add_companions(file, writer, &conversation)?;
                 }
-                (_, import) => self.import_into_program(&command, import, writer, &conversation)?,
+                Placement::Import(arguments) => {
+                    self.import_into_program(&command, arguments, writer, &conversation)?;
+                }
             }
             self.adopt(note.opened(), source, record.id).await
         };
@@ -182,11 +185,12 @@ impl Workspace {
         Ok(InterfaceRun { workspace: self, note, command, _lease: lease })
     }
 
-    /// Chooses the agent whose interface is started, and finds its program.
+    /// Chooses the agent whose interface is started, and finds its program: the one that is named, else the first of the usual ones and of all
+    /// that is installed.
     fn choose_interface(
         &self,
-        record: &SessionRecord,
         agent: Option<&str>,
+        usual: [Option<&str>; 2],
     ) -> Result<(&'static dyn NativeWriter, PathBuf), Error> {
         let program = |name: &str| on_path(name, self.environment().value("PATH"));
         let names = || native::writers().iter().map(|writer| writer.agent());
@@ -202,8 +206,11 @@ impl Workspace {
             })?;
             return Ok((writer, program));
         }
-        let last = record.counts.agent.as_deref().into_iter();
-        let found = last.chain(names()).find_map(|name| Some((native::writer(name)?, program(name)?)));
+        let found = usual
+            .into_iter()
+            .flatten()
+            .chain(names())
+            .find_map(|name| Some((native::writer(name)?, program(name)?)));
         found.ok_or_else(|| {
             let names: Vec<&str> = names().collect();
             Error::new("not_installed", format!("none of {} is installed", names.join(", ")))
@@ -264,7 +271,7 @@ impl Workspace {
     fn import_into_program(
         &self,
         command: &InterfaceCommand,
-        import: Option<&Vec<OsString>>,
+        import: &[OsString],
         writer: &dyn NativeWriter,
         conversation: &NativeConversation<'_>,
     ) -> Result<(), Error> {
@@ -273,7 +280,7 @@ impl Workspace {
         let folder = folder.map_err(|error| Error::file(&temporary, &error))?;
         let file = folder.path().join("session.json");
         write_file(&file, writer, conversation)?;
-        let mut arguments = import.cloned().unwrap_or_default();
+        let mut arguments = import.to_vec();
         arguments.push(file.into());
         run_program(command, arguments).map_err(|reason| {
             Error::new("not_written", format!("{} does not import the session: {reason}", command.name))

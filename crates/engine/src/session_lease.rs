@@ -80,7 +80,7 @@ pub async fn lease_session(
         Leased::Ours(lock) => lock,
         Leased::Theirs(holder) => return Ok(SessionLeased::Here(holder)),
     };
-    // With the lock held: whoever opens a session holds it until the program is noted.
+    // With the lock held: the process that opens a session holds it until the program is noted.
     if let Some(holder) = spools.opened().map(|opened| opened.holder_of(session)).transpose()?.flatten() {
         return Ok(SessionLeased::Here(Some(holder)));
     }

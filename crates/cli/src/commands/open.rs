@@ -44,7 +44,7 @@ pub(crate) struct Args {
     /// The session: its number (S3) or its whole name; the last one of this worktree by default
     #[arg(value_name = "SESSION")]
     session: Option<String>,
-    /// The agent whose program is started; by default that of the last turn, else the first that is installed
+    /// The agent whose program is started; by default that of the last turn, else the configured one, else the first that is installed
     #[arg(short, long, value_name = "PROGRAM", value_parser = programs())]
     agent: Option<String>,
     /// Leave the copy in the home of the program

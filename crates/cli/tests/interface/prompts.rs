@@ -141,6 +141,8 @@ fn prompts_of_all_sessions_are_found_by_their_words() {
     program.send("Count the pears\r");
     program.wait_for("Answer 2.");
     until("the stored turns", || (place.prompts("S2") == ["Count the pears"]).then_some(()));
+    // While a turn runs, Ctrl-C cancels it.
+    program.wait_for("✓ done in");
     program.send("\x03\x03");
     program.wait_for_exit();
 

@@ -184,7 +184,7 @@ pub fn repair(
 ) -> Result<Repaired, StoreError> {
     let inspection = inspect(store, progress)?;
     let time = notice::now_in_names();
-    let mut aside = SetAside::beside(store, &time);
+    let mut aside = SetAside::new(unused(store, "damaged", &time, ".jsonl"));
     let file = StoreFile::new(store.to_owned(), second_name.map(Path::to_owned));
     let mut repaired = if inspection.is_structure_damaged() {
         match reindex(store, &time, progress) {
@@ -192,7 +192,7 @@ pub fn repair(
             None => replace(&file, &time, originals, &mut aside, progress)?,
         }
     } else {
-        let backup = unused(store, "backup", &time);
+        let backup = unused(store, "backup", &time, "");
         back_up(store, &backup, ExistingCopy::Keep, progress)?;
         repair_rows(store, backup, originals, &mut aside, progress)?
     };
@@ -205,10 +205,10 @@ pub fn repair(
 }
 
 /// Returns a free name beside the store.
-fn unused(store: &Path, what: &str, time: &str) -> PathBuf {
+fn unused(store: &Path, what: &str, time: &str, kind: &str) -> PathBuf {
     let name = |number: usize| match number {
-        0 => with_suffix(store, &format!(".{what}-{time}")),
-        number => with_suffix(store, &format!(".{what}-{time}-{number}")),
+        0 => with_suffix(store, &format!(".{what}-{time}{kind}")),
+        number => with_suffix(store, &format!(".{what}-{time}-{number}{kind}")),
     };
     (0..).map(name).find(|path| fs::symlink_metadata(path).is_err()).unwrap_or_else(|| name(0))
 }
@@ -242,7 +242,7 @@ fn reindex(store: &Path, time: &str, progress: Progress<'_>) -> Option<PathBuf> 
     if found.is_empty() || !found.iter().all(is_of_index) {
         return None;
     }
-    let backup = unused(store, "backup", time);
+    let backup = unused(store, "backup", time, "");
     copy_raw(&path, &backup).ok()?;
     connection.execute_batch("BEGIN IMMEDIATE; REINDEX;").ok()?;
     if !check_structure(&connection, progress).is_empty() {
@@ -314,7 +314,7 @@ fn replace(
 /// Gives a new file the name of the damaged one, which gets another name. Returns that name.
 fn swap(file: &StoreFile, new: &Path, time: &str) -> io::Result<PathBuf> {
     let store = file.path();
-    let kept = unused(store, "damaged", time);
+    let kept = unused(store, "damaged", time, "");
     // A second name, so that there is a file under the first one at every moment.
     if fs::hard_link(store, &kept).is_err() {
         fs::rename(store, &kept)?;

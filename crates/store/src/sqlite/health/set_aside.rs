@@ -8,8 +8,6 @@ use std::path::{Path, PathBuf};
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Row, params};
 
-use super::super::folders::with_suffix;
-
 /// The file of rows that were taken out. It is created with the first one.
 pub(super) struct SetAside {
     path: PathBuf,
@@ -18,9 +16,9 @@ pub(super) struct SetAside {
 }
 
 impl SetAside {
-    /// The rows of this store; `time` is part of the name of the file.
-    pub(super) fn beside(store: &Path, time: &str) -> Self {
-        Self { path: with_suffix(store, &format!(".damaged-{time}.jsonl")), file: None, rows: 0 }
+    /// Uses this file, which does not exist.
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { path, file: None, rows: 0 }
     }
 
     /// Returns the file and the number of its rows; `None` if there is none.
@@ -148,8 +146,7 @@ mod tests {
     #[test]
     fn a_row_that_is_set_aside_can_be_read_as_json() {
         let folder = tempfile::tempdir().unwrap();
-        let store = folder.path().join("a.azs");
-        let mut aside = SetAside::beside(&store, "now");
+        let mut aside = SetAside::new(folder.path().join("aside.jsonl"));
         assert!(aside.written().is_none());
         let connection = Connection::open_in_memory().unwrap();
         connection
