@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
-use azureal_testkit::model_server::{Answer, ModelServer};
+use azureal_testkit::model_server::{Answer, ModelServer, Request};
 use azureal_testkit::project::git_repository;
 use azureal_testkit::pty::PtyProgram;
 use azureal_testkit::real_agents::{AgentHome, Agents, KEY};
@@ -391,11 +392,13 @@ fn open_for_real(by: &str, agent: &str, call: Answer) {
 
     let mut command = real.command(&["open", "work", "-a", agent]);
     command.env("TERM", "xterm-256color");
+    // Codex may also ask for a title.
+    server.push("Opened and answered.");
     server.push("Opened and answered.");
     let mut opened = PtyProgram::start(&command, 120, 40);
     let quit = if agent == "claude" { "\x03" } else { "\x04" };
     type_and_quit(&mut opened, "The code is 48151.", "Opened and answered.", quit);
-    let request = server.requests().pop().unwrap();
+    let request = request_of(&server, "Go further");
     let told = format!("{:?} {:?}", request.user_texts(), request.tool_results());
     assert!(told.contains("Read the code") && told.contains("code-in-the-file"), "{told}");
     let added = ["Go further", "Opened and answered."].map(str::to_owned);
@@ -408,8 +411,16 @@ fn open_for_real(by: &str, agent: &str, call: Answer) {
     server.push("Still here.");
     let ran = real.run(&["run", "-s", "work", "-a", by, "--permission", "read", "And now?"]);
     assert_eq!(ran.code, 0, "{ran}");
-    let told = server.requests().pop().unwrap().user_texts().join("\n");
+    let told = request_of(&server, "And now?").user_texts().join("\n");
     assert!(told.contains("Opened and answered."), "{told}");
+}
+
+/// Returns the last request with a prompt, which is no request for a title.
+#[track_caller]
+fn request_of(server: &ModelServer, prompt: &str) -> Arc<Request> {
+    let is_it = |found: &str| found.ends_with(prompt) && !found.contains("task title");
+    let has_prompt = |request: &&Arc<Request>| request.prompt().is_some_and(is_it);
+    server.requests().iter().rev().find(has_prompt).unwrap().clone()
 }
 
 fn texts_of(real: &Real) -> Vec<String> {
