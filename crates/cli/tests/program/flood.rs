@@ -57,7 +57,9 @@ fn a_timeout_ends_a_flood_at_once() {
     let end = &events.last().unwrap()["data"];
     assert_eq!(end["outcome"], "timeout");
     let duration = end["duration_ms"].as_u64().unwrap();
-    assert!((2_000..6_000).contains(&duration), "the agent was stopped after {duration} ms");
+    // The limit starts with the turn, the duration with the agent, a little later.
+    assert!(took >= Duration::from_secs(2), "it was stopped after {took:?}");
+    assert!(duration < 6_000, "the agent was stopped after {duration} ms");
     assert!(took < Duration::from_secs(20), "it took {took:?} until it was stored");
 }
 
