@@ -88,7 +88,7 @@ pub use originals::{
 };
 pub use pages::{EventRange, EventSource, PAGE_EVENTS, each_page};
 pub use phrase::{counted, duration_text, elapsed_text, io_error_text};
-pub use prompts::{Carried, PROMPT_KINDS};
+pub use prompts::{Carried, PROMPT_KINDS, prompt_text};
 pub use redact::{RedactError, Redactor, check_pattern};
 pub use search_index::{
     IndexCondition, IndexHit, IndexKind, IndexPart, IndexPhrase, IndexQuery, IndexState, IndexedEvent,

@@ -29,7 +29,7 @@ pub struct Carried {
 }
 
 /// Returns the user's text in an event, if it is a prompt.
-pub(crate) fn prompt_text(event: &Event) -> Option<Cow<'_, str>> {
+pub fn prompt_text(event: &Event) -> Option<Cow<'_, str>> {
     match event {
         Event::UserMessage(message) => Some(Cow::Borrowed(&message.content)),
         Event::Message(MessageEvent { role: Role::User, content }) => {

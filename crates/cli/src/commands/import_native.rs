@@ -10,13 +10,14 @@ use azureal::native::{
 use azureal::sessions::called;
 use azureal::{Error, Options, StoreChoice, Workspace};
 use azureal_core::visible_line;
+use unicode_width::UnicodeWidthStr;
 
 use super::import::Args;
 use crate::cli::finish_originals;
 use crate::confirm::{Answer, ask};
 use crate::failure::Failure;
 use crate::interrupts::{Interrupted, Interrupts};
-use crate::output::{Output, counted, warn};
+use crate::output::{Output, Paint, counted, fit, warn};
 use crate::spinner::{Spinner, bar};
 
 /// The number of sessions that are named because they cannot be read, and of problems that are told of one session.
@@ -172,6 +173,13 @@ struct OpenTarget {
     /// `None` for the store of this command.
     workspace: Option<Workspace>,
     runs: StoredRuns,
+}
+
+/// Renders the result of one session: its name, and facts that end with its first prompt, cut to a width.
+fn session_line(name: &str, parts: &[String], paint: Paint, width: Option<usize>) -> String {
+    let (name, facts) = (visible_line(name), parts.join(" · "));
+    let room = width.map_or(usize::MAX, |width| width.saturating_sub(name.width() + 2));
+    format!("{}  {}\n", paint.heading(&name), fit(&visible_line(&facts), room))
 }
 
 /// The results, counted.
@@ -392,36 +400,27 @@ impl<'a> Import<'a> {
         let agent = self.sessions.source_of(found).map_or("", |source| source.agent());
         let source = found.path().display().to_string();
         self.report.add_native(agent, source.clone(), imported, name.clone(), project.clone());
-        let (turns, events) = imported.outcome.added();
+        let (turns, _) = imported.outcome.added();
         self.tally.turns += turns;
-        let amount = format!("{} ({})", counted(turns, "turn"), counted(events, "event"));
-        let name = name.unwrap_or_else(|| "a session".to_owned());
-        let place = project.map_or_else(String::new, |root| format!(" of {root}"));
-        let line = match imported.outcome {
-            NativeOutcome::New { .. } => {
-                self.tally.new += 1;
-                format!("{name}{place} with {amount}, from {source}")
-            }
-            NativeOutcome::Continued { .. } => {
-                self.tally.continued += 1;
-                format!("{name}{place} has {amount} more, from {source}")
-            }
-            NativeOutcome::Forked { from, .. } => {
-                self.tally.forked += 1;
-                format!("{name}{place} with {amount}, a fork of {from}, which has others: from {source}")
-            }
-            NativeOutcome::Unchanged { .. } => {
-                self.tally.unchanged += 1;
-                String::new()
-            }
-            NativeOutcome::LeftOut(why) => {
-                *self.tally.left_out.entry(why.reason()).or_default() += 1;
-                String::new()
-            }
+        let fork_of = match imported.outcome {
+            NativeOutcome::Forked { from, .. } => Some(format!("fork of {from}")),
+            _ => None,
         };
+        let (count, added) = match imported.outcome {
+            NativeOutcome::New { .. } => (&mut self.tally.new, Some(counted(turns, "turn"))),
+            NativeOutcome::Continued { .. } => (&mut self.tally.continued, Some(counted(turns, "new turn"))),
+            NativeOutcome::Forked { .. } => (&mut self.tally.forked, Some(counted(turns, "turn"))),
+            NativeOutcome::Unchanged { .. } => (&mut self.tally.unchanged, None),
+            NativeOutcome::LeftOut(why) => (self.tally.left_out.entry(why.reason()).or_default(), None),
+        };
+        *count += 1;
         self.spinner.hide();
-        if !line.is_empty() && !out.is_json() {
-            out.line(&visible_line(&line))?;
+        if let Some(added) = added.filter(|_| !out.is_json()) {
+            let name = name.unwrap_or_else(|| "new".to_owned());
+            let parts =
+                [Some(agent.to_owned()), Some(added), fork_of, project, Some(imported.preview.clone())];
+            let parts: Vec<String> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
+            out.own_text(&session_line(&name, &parts, out.paint(), out.width()))?;
             out.flush()?;
         }
         let messages = imported.messages();

@@ -104,7 +104,8 @@ fn the_sessions_of_this_project_are_imported_once_and_their_sources_stay_as_they
     assert!(!world.store().exists());
     let first = run(&world, &["import", "--from", "claude,codex"]).quiet();
     assert_eq!(first.lines().last(), Some("sessions: 2 new, with 3 turns"), "{first}");
-    assert!(first.contains("with 2 turns (8 events), from [folder]/person/.claude/projects/"), "{first}");
+    assert!(dry.contains("new  claude · 2 turns · Hello\n"), "{dry}");
+    assert!(first.contains("  claude · 2 turns · Hello\n"), "{first}");
     assert_eq!(run(&world, &["import", "--from", "all"]).quiet(), "sessions: 2 unchanged\n");
     assert_eq!(world.snapshot("person"), before);
     let listed = run(&world, &["list", "--json"]).json();

@@ -26,9 +26,9 @@ use azureal_agents::native::{
     NativeError, NativeHead, NativeHome, NativeProblem, NativeSession, NativeTurn, NativeTurns,
 };
 use azureal_core::{
-    Compaction, Event, EventRange, ListQuery, NewEvent, NewHistory, NewMark, NewSession, NewTurn, Seq,
-    SessionId, SessionStore, StoreError, TIMESTAMP_FORMAT, Tokens, Uuid, check_name, counted, each_page,
-    to_visible_json,
+    Compaction, Event, EventRange, ListQuery, NewEvent, NewHistory, NewMark, NewSession, NewTurn,
+    PREVIEW_CHARS, Seq, SessionId, SessionStore, StoreError, TIMESTAMP_FORMAT, Tokens, Uuid, check_name,
+    counted, each_page, prompt_text, to_visible_json,
 };
 use jiff::Timestamp;
 
@@ -97,6 +97,8 @@ pub struct NativeImported {
     pub is_running: bool,
     /// The number of turns that were left out, because azureal ran them.
     pub ours: u64,
+    /// The beginning of the first new prompt; empty if there is none.
+    pub preview: String,
 }
 
 /// The result of one step of an import.
@@ -606,6 +608,8 @@ struct Reader {
     earlier: Counted,
     is_running: bool,
     ours: u64,
+    /// The beginning of the first prompt that is imported; empty as long as there is none.
+    preview: String,
     problems: Vec<NativeProblem>,
     further_problems: u64,
 }
@@ -626,6 +630,7 @@ impl Reader {
             earlier: Counted::default(),
             is_running: false,
             ours: 0,
+            preview: String::new(),
             problems: Vec::new(),
             further_problems: 0,
         };
@@ -733,9 +738,18 @@ impl Reader {
             let begun = piece.events.len();
             let new = turn.summaries.into_iter().filter(|summary| summary.after > before.events);
             piece.summaries.extend(new.map(|summary| (begun + summary.after - before.events, summary.text)));
-            piece.events.extend(turn.events.into_iter().skip(before.events).map(NewEvent::from));
+            let events = turn.events.into_iter().skip(before.events);
+            piece.events.extend(events.inspect(|event| self.look_for_preview(event)).map(NewEvent::from));
         }
         Ok((!piece.events.is_empty()).then_some(piece))
+    }
+
+    fn look_for_preview(&mut self, event: &Event) {
+        if self.preview.is_empty()
+            && let Some(prompt) = prompt_text(event)
+        {
+            self.preview = prompt.chars().take(PREVIEW_CHARS).collect();
+        }
     }
 
     /// Returns the ledger of what was read so far.
@@ -763,8 +777,8 @@ impl Reader {
     }
 
     fn finished(self, outcome: NativeOutcome, range: Option<(Seq, Seq)>, read_before: u64) -> NativeImported {
-        let Self { problems, further_problems, is_running, ours, .. } = self;
-        NativeImported { outcome, range, read_before, problems, further_problems, is_running, ours }
+        let Self { problems, further_problems, is_running, ours, preview, .. } = self;
+        NativeImported { outcome, range, read_before, problems, further_problems, is_running, ours, preview }
     }
 }
 
@@ -786,8 +800,16 @@ impl NativeImported {
     }
 
     fn of(outcome: NativeOutcome, read_before: u64) -> Self {
-        let (problems, further_problems) = (Vec::new(), 0);
-        Self { outcome, range: None, read_before, problems, further_problems, is_running: false, ours: 0 }
+        Self {
+            outcome,
+            range: None,
+            read_before,
+            problems: Vec::new(),
+            further_problems: 0,
+            is_running: false,
+            ours: 0,
+            preview: String::new(),
+        }
     }
 
     fn left_out(why: LeftOut) -> Self {

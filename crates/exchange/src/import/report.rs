@@ -37,6 +37,9 @@ struct ImportedSession {
     /// The number of turns, of a session that an agent's program kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     turns: Option<u64>,
+    /// The beginning of the first of its new prompts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    preview: Option<String>,
     /// The root of the project whose store has the session, if it is another one.
     #[serde(skip_serializing_if = "Option::is_none")]
     project: Option<String>,
@@ -80,6 +83,7 @@ impl ImportReport {
                     source,
                     agent: None,
                     turns: None,
+                    preview: None,
                     project: None,
                 });
             }
@@ -126,6 +130,7 @@ impl ImportReport {
                     source,
                     agent: Some(agent),
                     turns: Some(turns),
+                    preview: Some(imported.preview.clone()),
                     project,
                 });
             }
