@@ -200,6 +200,26 @@ fn what_is_not_there_is_said() {
 }
 
 #[test]
+fn of_the_best_hits_the_newest_is_the_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let workspace = workspace(folder.path());
+    session(&workspace, "best", vec![Event::user("relay relay relay")]);
+    let filler = "the relay and many other words ".repeat(20);
+    session(&workspace, "later", vec![Event::user(filler.as_str()), Event::user(filler.as_str())]);
+    session(&workspace, "weak", vec![Event::user(format!("the relay {}", "and other words ".repeat(200)))]);
+    // A word of every event has no weight.
+    session(&workspace, "others", vec![Event::user("nothing of that"); 20]);
+    let (text, _) = call(&workspace, None, "search_sessions", &json!({"query": "relay", "limit": 3}));
+    let hits: Vec<&str> = text.lines().filter(|line| line.starts_with('S')).collect();
+    assert!(
+        matches!(hits[..], [second, first, best] if second.starts_with("S2 later · event 2")
+        && first.starts_with("S2 later · event 1") && best.starts_with("S1 best · event 1")),
+        "{text}"
+    );
+    assert!(text.contains("1 weaker hit left out"), "{text}");
+}
+
+#[test]
 fn a_search_leaves_out_the_current_session_and_masks_secrets() {
     let folder = tempfile::tempdir().unwrap();
     let workspace = workspace(folder.path());
@@ -216,7 +236,7 @@ fn a_search_leaves_out_the_current_session_and_masks_secrets() {
         call(&workspace, Some(current), "search_sessions", &json!({"query": "hunter2hunter2"}));
     assert!(!is_error && text.starts_with("Nothing was found"), "{text}");
     let (text, is_error) = call(&workspace, None, "search_sessions", &json!({"query": "relay", "limit": 1}));
-    assert!(!is_error && text.contains("1 more hits"), "{text}");
+    assert!(!is_error && text.contains("1 weaker hit left out"), "{text}");
     for (arguments, expected) in [
         (json!({}), "`query` is missing"),
         (json!({"query": "->"}), "word"),

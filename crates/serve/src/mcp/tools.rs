@@ -14,7 +14,7 @@ pub(super) fn definitions() -> Value {
             "name": "search_sessions",
             "title": "Search earlier sessions",
             "description": "Full text search over earlier sessions with any agent in this project: prompts, answers, commands, file names, tool \
-                            results. Returns hits with the session and the number of the event, best first, newer ones before older ones. Read around a hit with read_session.",
+                            results. Returns the best hits, newest first, with the session and the number of the event. Read around a hit with read_session.",
             "inputSchema": {
                 "type": "object",
                 "properties": {
