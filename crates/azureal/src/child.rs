@@ -14,7 +14,7 @@ use azureal_engine::{BRIDGE_SUBCOMMAND, bridge_main};
 use crate::config::bounded;
 use crate::environment::Environment;
 
-/// The pace of somebody who speaks fast.
+/// The pace of fast speech.
 const BETWEEN_WORDS: Duration = Duration::from_millis(4);
 /// The exit status for arguments that are wrong.
 const USAGE: u8 = 2;

@@ -45,7 +45,7 @@ impl Project {
         Ok(project)
     }
 
-    /// Finds the project around `directory`, whoever owns it.
+    /// Finds the project around `directory`, of any owner.
     pub fn of_any_owner(directory: &Path) -> Self {
         // Where that fails, what is there can still be named.
         let directory = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
@@ -195,7 +195,7 @@ fn git_dirs(dot_git: &Path, git_dir: Option<&Path>) -> Vec<PathBuf> {
 /// Finds the main worktree of the linked one whose `.git` file points to `git_dir`.
 ///
 /// Nothing unless `git_dir` points back to that file and lies where the repository keeps its worktrees:
-/// whoever can write there owns the repository.
+/// a user who can write there controls the repository.
 fn main_worktree(dot_git: &Path, git_dir: &Path) -> Option<PathBuf> {
     let git_dir = fs::canonicalize(git_dir).ok()?;
     let common = fs::canonicalize(pointer(&git_dir.join("commondir"), "")?).ok()?;

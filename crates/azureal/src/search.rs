@@ -199,7 +199,7 @@ impl OpenSource for FullSource {
     }
 }
 
-/// Reads what somebody types in an interface: words, the last of which may be unfinished, and filters: `agent:codex`, `role:user`,
+/// Parses a query that is typed in an interface: words, the last of which may be unfinished, and filters: `agent:codex`, `role:user`,
 /// `tool:Bash`, `session:S3`, `since:7d`.
 pub fn typed(text: &str) -> Result<(Query, Filters), Error> {
     let mut filters = Filters::default();

@@ -18,7 +18,7 @@ const NOTED_WITHIN: Duration = Duration::from_millis(200);
 /// What the first signal does.
 type Reaction = Box<dyn FnOnce() + Send>;
 
-/// Hears signals: the first while something goes on ends that; a second one, or one at another time, ends the program.
+/// Handles signals: the first during a task ends the task; a second one, or one at another time, ends the program.
 pub(crate) struct Interrupts {
     reaction: Arc<Mutex<Option<Reaction>>>,
 }
@@ -36,7 +36,7 @@ impl Interrupts {
     /// Begins to listen.
     pub(crate) fn listen() -> Result<Self, Failure> {
         // `nohup` has it ignored, and means us. Of the others that says nothing: a shell has its background ignore SIGINT,
-        // and whoever sends it to us then means us too.
+        // and a sender that signals us then means us too.
         let heard =
             [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| *signal != SIGHUP || !is_ignored(SIGHUP));
         let mut signals = Signals::new(heard)

@@ -49,7 +49,7 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// Goes on from an earlier summary.
+    /// Continues an earlier summary.
     pub fn after(summary: &str) -> Self {
         Self { earlier: Some(summary.to_owned()), ..Self::default() }
     }

@@ -103,7 +103,7 @@ pub enum StoreError {
         /// The time that was spent on retries, in whole seconds.
         seconds: u64,
     },
-    /// The server of the store lets us not in, or not do this.
+    /// The server of the store rejects our credentials, or does not permit this.
     #[error("{place} refuses us: {why}")]
     Denied {
         /// The store.

@@ -2,7 +2,7 @@
 //!
 //! The summary is written by an agent in a process of its own, without tools, from the earlier summary and
 //! the events since. An agent that fails is not asked again: the next one is, and in the end the digest,
-//! which needs no model. One whose program goes on to ask its model is stopped. So it always ends, with a bounded number of
+//! which needs no model. An agent whose program continues to call its model is stopped. So it always ends, with a bounded number of
 //! calls. Nothing of these runs is kept but what they used: no spool, no event.
 
 use std::ffi::OsString;
@@ -103,7 +103,7 @@ pub enum CompactionError {
     /// The folder of the spools cannot be used.
     #[error(transparent)]
     Spool(#[from] SpoolError),
-    /// Somebody else compacts this session right now.
+    /// Another process compacts this session right now.
     #[error("{session} is being compacted{}", who(.holder.as_ref()))]
     Busy {
         /// The session.
@@ -223,7 +223,7 @@ impl Work {
         let context = block_on(read_context_for(&*setup.engine.store, setup.session, threshold))?;
         let chars_before = context.chars().count();
         events.truncate(events.partition_point(|(seq, _)| *seq <= boundary.after_seq));
-        // The system message stays as it is. To whoever writes the summary it would be an instruction.
+        // The system message stays as it is. To the writer of the summary it would be an instruction.
         let is_told = |event: &Event| !matches!(event, Event::SystemMessage(_));
         events.retain(|(_, event)| is_told(event));
         let mut work = Self {

@@ -522,7 +522,7 @@ impl Driver {
         let input = match ingested.instead_of {
             // What waits was meant for a session that has this turn in it.
             Some(session) => {
-                Input::NotStored(format!("{session} was taken over by somebody else while this turn ran"))
+                Input::NotStored(format!("{session} was taken over by another process while this turn ran"))
             }
             None => Input::Stored { is_done: outcome == Some(Outcome::Done) },
         };

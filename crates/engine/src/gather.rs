@@ -94,7 +94,7 @@ fn told(
     line
 }
 
-/// Ends the context commands of a turn, whoever runs it.
+/// Ends the context commands of a turn, in any process.
 pub fn end_commands(turn: &SpooledTurn) {
     if let Ok(marker) = Marker::new(CONTEXT_MARKER, turn.run.clone()) {
         end_marked(&marker, &StopTimeouts::default());

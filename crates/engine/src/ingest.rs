@@ -6,7 +6,7 @@
 //!
 //! **Under a lease.** If the session was taken over while the turn ran, the store refuses it: the other has gone on
 //! without it. It is then stored as what it is, a branch: in a fork of the session from where the turn began. A turn that
-//! is recovered has no lease any more and is put at the end, whoever has gone on meanwhile.
+//! is recovered has no lease any more and is put at the end, after what other processes added meanwhile.
 
 use std::io;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ use crate::watch::{OVERSIZED, Watcher};
 pub struct Ingested {
     /// The session that it is in.
     pub session: SessionId,
-    /// The session that it was meant for, if somebody else took that over meanwhile: it is in a fork of it.
+    /// The session that it was meant for, if another process took that over meanwhile: it is in a fork of it.
     pub instead_of: Option<SessionId>,
     /// Where it stands; nothing if it had been stored before.
     pub appended: Option<Appended>,
@@ -212,7 +212,7 @@ impl Ingested {
 /// The kind of the error that stands for an output that reached its limit.
 const OUTPUT_LIMIT: &str = "output_limit";
 
-/// Returns what a turn begins with: the prompt, or that it goes on after a compaction, which nobody has said.
+/// Returns what a turn begins with: the prompt, or that it continues after a compaction, which is no prompt.
 fn opening(turn: &SpooledTurn) -> Event {
     turn.opening()
 }
@@ -452,7 +452,7 @@ async fn append(
     let leased = NewTurn { lease: Some(lease.clone()), ..turn.clone() };
     match store.append(session, leased).await {
         Err(StoreError::Fenced(_)) => {
-            // Somebody may have stored it meanwhile: whoever took the session over on this machine.
+            // A process of this machine that took the session over may have stored it meanwhile.
             if let Some(mark) = &turn.mark
                 && let Some(stored) = store.mark(&mark.name).await?
             {

@@ -266,7 +266,7 @@ impl TurnMachine {
         (Self::Gathering { sent, staged, stop: stop.or(Some(why)) }, effects)
     }
 
-    /// Goes on with what waits, else with what was stopped for a while, if anything was.
+    /// Continues with the waiting prompt, else with the suspended turn, if there is one.
     fn after(mut staged: Vec<String>, continues: bool) -> (Self, Vec<Effect>) {
         if !staged.is_empty() {
             let prompt = staged.remove(0);

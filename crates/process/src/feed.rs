@@ -63,7 +63,7 @@ impl<'a> Source<'a> {
 }
 
 impl Feed<'_> {
-    /// Goes on until the child has read and said everything, or has ended.
+    /// Continues until the child has read its input and written all output, or has ended.
     pub(crate) fn run(mut self) {
         if self.input.is_empty() {
             self.stdin = None;

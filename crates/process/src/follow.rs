@@ -234,7 +234,7 @@ impl Follow {
     /// # }
     /// # fn found(mut follow: Follow, identity: ProcessIdentity) -> Result<Option<Line>, FollowError> {
     /// # let _ =
-    /// follow.next_line(|pause| identity.wait_timeout(pause)) // somebody else's child
+    /// follow.next_line(|pause| identity.wait_timeout(pause)) // the child of another process
     /// # ;
     /// # let _ =
     /// follow.next_line(|_| true) // a file that is finished

@@ -47,14 +47,14 @@ impl ProcessIdentity {
         table::look(pid).ok().flatten().map(|entry| entry.identity)
     }
 
-    /// Returns whether this very process runs, whoever its parent is.
+    /// Returns whether this very process runs, whatever its parent is.
     ///
     /// One that has ended and only waits to be collected does not run. Where the system does not
     /// let us look, a process of this number counts as this one.
     pub fn is_alive(&self) -> bool {
         match self.entry() {
             Ok(entry) => entry.is_some_and(|entry| entry.runs),
-            // Rather wait for somebody else's process than take a run for ended that still writes.
+            // Waiting for a foreign process is better than taking a run that still writes for ended.
             Err(_) => to_pid(self.pid).is_some_and(|pid| test_kill_process(pid).is_ok()),
         }
     }

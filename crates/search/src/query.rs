@@ -141,7 +141,7 @@ impl Query {
         }
     }
 
-    /// Reads a query of somebody who is still typing: the last word is the beginning of one, if it has three characters or more.
+    /// Parses a query that is still being typed: the last word is the beginning of one, if it has three characters or more.
     pub fn typed(text: &str) -> Result<Self, QueryError> {
         let query = Self::words(text)?;
         let is_open = text.matches('"').count().is_multiple_of(2)

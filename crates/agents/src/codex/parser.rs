@@ -267,7 +267,7 @@ impl Parser {
     /// thread.
     pub(super) fn count_from(&mut self, before: Usage) -> Usage {
         let Some(total) = self.closing.usage else { return before };
-        // A thread whose count begins anew is counted from there.
+        // If the count of a thread starts again at 0, it is counted from there.
         let is_more =
             total.input_tokens >= before.input_tokens && total.output_tokens >= before.output_tokens;
         if is_more {

@@ -102,7 +102,8 @@ fn ada(record: &Record<'_>) -> String {
     }
     lines.push(String::new());
     lines.push(
-        "Claude Code or Codex can go on from here: the same session, `-a claude` or `-a codex`.".to_owned(),
+        "Claude Code or Codex can continue from here: the same session, `-a claude` or `-a codex`."
+            .to_owned(),
     );
     lines.join("\n")
 }

@@ -136,7 +136,7 @@ impl OpencodeReader {
                     let text = read::<ShellOutput>(output).map(|shell| shell.output);
                     let text = text.unwrap_or_else(|| output_text(output));
                     self.draft.result(call, Answer::of_command(&text, None, false), None);
-                    // The user ran it: the agent does not go on from it.
+                    // The user ran it: the agent does not continue after it.
                     self.draft.done();
                 }
             }

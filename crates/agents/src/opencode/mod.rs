@@ -86,7 +86,7 @@ struct Answering {
 }
 
 impl Answering {
-    /// Returns an answer whose message has this end: `stop`, or `tool-calls` if the model goes on.
+    /// Returns an answer whose message has this end: `stop`, or `tool-calls` if the model continues.
     fn new(tokens: Option<Tokens>, cost: f64, finish: &str, error: Option<Failure>) -> Self {
         Self { tokens, cost, is_done: !matches!(finish, "" | "tool-calls" | "unknown"), error }
     }

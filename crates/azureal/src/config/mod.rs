@@ -804,7 +804,7 @@ mod tests {
     fn what_was_read_is_what_is_trusted_and_used() {
         let folders = Folders::new(&[("p/Cllmfile.yml", &theirs("shown"))]);
         let mut config = folders.read("p", &[]);
-        // Between being shown and the answer, somebody changes the file.
+        // Between being shown and the answer, another program changes the file.
         fs::write(folders.path("p/Cllmfile.yml"), theirs("hidden")).unwrap();
         trust::approve(&mut config).unwrap();
         assert_eq!(names(&config), ["shown"]);

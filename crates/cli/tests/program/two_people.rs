@@ -310,7 +310,7 @@ fn who_was_cut_off_and_overtaken_is_stored_apart<S: Lessor>() {
     assert_eq!(first.code, 1, "{first}");
     assert!(first.stdout.contains("Finished streaming."), "all of it was shown: {first}");
     let said = [
-        "S1 was taken over by somebody else while this turn ran\n",
+        "S1 was taken over by another process while this turn ran\n",
         "error: the turn is not in S1 but in S2, a fork from where the turn began\n\
          hint: nothing of it is lost: continue with `azureal run -s S2`, or in S1 without it\n",
     ];

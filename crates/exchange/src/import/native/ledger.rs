@@ -61,7 +61,7 @@ pub(super) struct LastTurn {
 
 impl LastTurn {
     pub(super) fn of(turn: &NativeTurn) -> Self {
-        // A turn without an end has an error that says so, which is not there any more if it goes on.
+        // A turn without an end has an error that says so, which is not there any more if the turn continues.
         let end = match turn.events.as_slice() {
             [.., Event::Error(_), Event::Complete(_)] if turn.is_open => 2,
             _ => 1,
