@@ -4,6 +4,7 @@ use std::process::{Command, Stdio};
 
 use azureal::error::shown;
 use azureal::{SessionId, Workspace};
+use azureal_core::visible_line;
 use azureal_files::as_argument;
 use azureal_serve::mcp::install::{self, Installation};
 use azureal_serve::mcp::{self, Server};
@@ -81,16 +82,28 @@ pub(crate) fn install(agent: &str, args: &Args, out: &mut Output) -> Result<(), 
                 out.line(&line)
             };
         }
-        Installation::Command { program, args } => {
-            let args: Vec<String> = args.iter().map(|arg| as_argument(Path::new(arg))).collect();
-            ("Run".to_owned(), format!("{program} {}", args.join(" ")))
+        Installation::Commands { program, commands } => {
+            let lines: Vec<String> = commands.iter().map(|args| line_of(program, args)).collect();
+            ("Run".to_owned(), lines.join("\n"))
         }
-        Installation::Entry(entry) => (format!("Add to {}", shown(&entry.file)), entry.text()),
+        Installation::Entry(entry) => {
+            let what = match &entry.former {
+                None => format!("Add to {}", shown(&entry.file)),
+                Some(former) => {
+                    format!(
+                        "In {}, replace `azureal`, which is {} now, by",
+                        shown(&entry.file),
+                        visible_line(former)
+                    )
+                }
+            };
+            (what, entry.text())
+        }
         Installation::Manual { file, text, .. } => (format!("Add to {}", shown(file)), text.clone()),
         _ => return Err(Failure::new("not_installed", "this build cannot install it")),
     };
     let indented: Vec<String> = change.trim_end().lines().map(|line| format!("  {line}")).collect();
-    let shown_change = format!("{what}:\n\n{}\n", indented.join("\n"));
+    let shown_change = format!("{what}:\n\n{}", indented.join("\n"));
     if args.show {
         return if out.is_json() {
             out.json(&json!({"agent": agent, "installed": false, "what": what, "change": change}))
@@ -107,7 +120,7 @@ pub(crate) fn install(agent: &str, args: &Args, out: &mut Output) -> Result<(), 
             .with_hint("add the entry yourself; `--show --json` prints it for programs"));
     }
     if !args.yes {
-        match ask(&format!("{shown_change}\nDo it? [y/N] ")) {
+        match ask(&format!("{shown_change}\n\nDo it? [y/N] ")) {
             Answer::Yes => {}
             Answer::No => return Err(Failure::cancelled("nothing was changed")),
             Answer::Nobody => {
@@ -119,7 +132,9 @@ pub(crate) fn install(agent: &str, args: &Args, out: &mut Output) -> Result<(), 
         }
     }
     match plan {
-        Installation::Command { program, args } => run_agent(&program, &args)?,
+        Installation::Commands { program, commands } => {
+            commands.iter().try_for_each(|args| run_agent(&program, args))?;
+        }
         Installation::Entry(entry) => entry.write()?,
         _ => {}
     }
@@ -130,13 +145,19 @@ pub(crate) fn install(agent: &str, args: &Args, out: &mut Output) -> Result<(), 
     }
 }
 
+/// Returns a command as a user would type it.
+fn line_of(program: &str, args: &[String]) -> String {
+    let args: Vec<String> = args.iter().map(|arg| as_argument(Path::new(arg))).collect();
+    format!("{program} {}", args.join(" "))
+}
+
 /// Runs a command of an agent's program. What it prints is for the user.
 fn run_agent(program: &str, args: &[String]) -> Result<(), Failure> {
     let ran = Command::new(program).args(args).stdin(Stdio::null()).stdout(io::stderr()).status();
     match ran {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => {
-            Err(Failure::new("agent_failed", format!("`{program} {}` failed: {status}", args.join(" "))))
+            Err(Failure::new("agent_failed", format!("`{}` failed: {status}", line_of(program, args))))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Err(Failure::new("not_found", format!("{program} is not installed"))

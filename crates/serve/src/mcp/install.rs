@@ -1,16 +1,22 @@
 //! The entry of the recall server in the configuration of an agent.
 //!
-//! An agent that has a command for it is asked to write its own configuration. For the others, whose configuration is one JSON file, the entry is added here and
-//! everything else in the file stays as it is. A file with comments is no JSON that can be written back: then the entry is shown, for the user to add.
+//! An agent that has a command for it is asked to write its own configuration. For the others, whose configuration is one JSON file, the entry is added to the text
+//! of the file, of which every other byte stays. A file with comments is no JSON: then the entry is shown, for the user to add.
+//!
+//! An entry of another kind, or of another place of the program, is replaced. What a user has added to ours stays: such an entry is installed.
 
-use std::fs::{self, File, OpenOptions};
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
+use std::ops::Range;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use azureal::error::shown;
 use azureal::{Environment, Error};
-use serde_json::{Map, Value, json};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use toml::de::DeTable;
 
 use super::NAME;
 
@@ -26,12 +32,12 @@ const PRIVATE: u32 = 0o600;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Installation {
-    /// This command of the agent's program does it.
-    Command {
+    /// Commands of the agent's program do it.
+    Commands {
         /// The program.
         program: String,
-        /// Its arguments.
-        args: Vec<String>,
+        /// The arguments of each command.
+        commands: Vec<Vec<String>>,
     },
     /// An entry in this file.
     Entry(Entry),
@@ -56,11 +62,13 @@ pub enum Installation {
 pub struct Entry {
     /// The file, which may not exist yet.
     pub file: PathBuf,
+    /// The text of the entry that is replaced; `None` if there is none.
+    pub former: Option<String>,
     /// The table that the entry is added to.
     table: &'static str,
     entry: Value,
-    /// What the file has.
-    found: Map<String, Value>,
+    /// The text of the file with the entry.
+    text: String,
 }
 
 impl Entry {
@@ -70,17 +78,8 @@ impl Entry {
     }
 
     /// Writes the file. It is replaced as a whole, or stays as it is.
-    pub fn write(mut self) -> Result<(), Error> {
-        let failed = |error: &io::Error| Error::file(&self.file, error);
-        match self.found.entry(self.table).or_insert_with(|| json!({})) {
-            Value::Object(table) => {
-                table.insert(NAME.to_owned(), self.entry);
-            }
-            _ => return Err(not_a_table(&self.file, self.table)),
-        }
-        let mut text = serde_json::to_string_pretty(&self.found).unwrap_or_default();
-        text.push('\n');
-        replace(&self.file, &text).map_err(|error| failed(&error))
+    pub fn write(self) -> Result<(), Error> {
+        replace(&self.file, &self.text).map_err(|error| Error::file(&self.file, &error))
     }
 }
 
@@ -103,17 +102,28 @@ pub fn plan(agent: &str, program: &Path, environment: &Environment) -> Result<In
         "claude" => {
             let folder = environment.value("CLAUDE_CONFIG_DIR").map_or_else(|| home.clone(), PathBuf::from);
             let file = folder.join(".claude.json");
-            let has_entry = read_json(&file)?.is_ok_and(|found| has(&found, "mcpServers"));
+            let text = read_text(&file)?.unwrap_or_default();
+            let found: Value = serde_json::from_str(&text).unwrap_or_default();
+            let found = found.get("mcpServers").and_then(|servers| servers.get(NAME));
             // Claude Code shows a model only the names of tools, unless they are always loaded.
             let server = json!({"type": "stdio", "command": program, "args": ["mcp"], "alwaysLoad": true});
-            let args = ["mcp", "add-json", "--scope", "user", NAME, &server.to_string()];
-            Ok(command_unless(has_entry, file, "claude", &args))
+            if found.is_some_and(|found| is_ours(found, &server)) {
+                return Ok(Installation::Installed { file });
+            }
+            // It refuses to add an entry of the same name.
+            let remove = found.is_some().then_some(&["mcp", "remove", "--scope", "user", NAME][..]);
+            let server = server.to_string();
+            let add = ["mcp", "add-json", "--scope", "user", NAME, &server];
+            Ok(commands("claude", remove.into_iter().chain([&add[..]])))
         }
         "codex" => {
             let file = folder("CODEX_HOME", ".codex").join("config.toml");
-            let has_entry =
-                read_text(&file)?.is_some_and(|text| text.contains(&format!("[mcp_servers.{NAME}]")));
-            Ok(command_unless(has_entry, file, "codex", &["mcp", "add", NAME, "--", program, "mcp"]))
+            let text = read_text(&file)?.unwrap_or_default();
+            if is_in_codex(&text, program) == Some(true) {
+                return Ok(Installation::Installed { file });
+            }
+            // It replaces an entry of the same name.
+            Ok(commands("codex", [&["mcp", "add", NAME, "--", program, "mcp"][..]]))
         }
         "gemini" => entry(home.join(".gemini/settings.json"), "mcpServers", stdio),
         "qwen" => {
@@ -144,49 +154,120 @@ pub fn plan(agent: &str, program: &Path, environment: &Environment) -> Result<In
     }
 }
 
-fn command_unless(is_there: bool, file: PathBuf, program: &str, args: &[&str]) -> Installation {
-    if is_there {
-        return Installation::Installed { file };
+fn commands<'a>(program: &str, commands: impl IntoIterator<Item = &'a [&'a str]>) -> Installation {
+    let texts = |args: &[&str]| args.iter().map(|arg| (*arg).to_owned()).collect();
+    Installation::Commands {
+        program: program.to_owned(),
+        commands: commands.into_iter().map(texts).collect(),
     }
-    let args = args.iter().map(|arg| (*arg).to_owned()).collect();
-    Installation::Command { program: program.to_owned(), args }
+}
+
+/// Returns whether a configuration of Codex has the entry of this program; `None` if it has none, or cannot be read.
+fn is_in_codex(text: &str, program: &str) -> Option<bool> {
+    let all = DeTable::parse(text).ok()?;
+    let servers = all.get_ref().get("mcp_servers")?.get_ref().as_table()?;
+    let entry = servers.get(NAME)?.get_ref().as_table()?;
+    let [arg] = entry.get("args")?.get_ref().as_array()?.get(..)? else { return Some(false) };
+    Some(entry.get("command")?.get_ref().as_str() == Some(program) && arg.get_ref().as_str() == Some("mcp"))
+}
+
+/// Returns whether an entry is this one, perhaps with more in it.
+fn is_ours(found: &Value, entry: &Value) -> bool {
+    entry.as_object().is_some_and(|entry| entry.iter().all(|(key, value)| found.get(key) == Some(value)))
 }
 
 /// Plans an entry in a JSON file.
 fn entry(file: PathBuf, table: &'static str, entry: Value) -> Result<Installation, Error> {
-    let Ok(found) = read_json(&file)? else {
+    let text = read_text(&file)?.filter(|text| !text.trim().is_empty()).unwrap_or_else(|| "{}\n".to_owned());
+    let Some(all) = Object::in_text(&text, 0..text.len()) else {
         let text = entry_text(table, &entry);
         return Ok(Installation::Manual { file, text, why: "it has comments, or is no JSON" });
     };
-    match found.get(table) {
-        Some(Value::Object(servers)) if servers.get(NAME) == Some(&entry) => {
-            return Ok(Installation::Installed { file });
-        }
-        None | Some(Value::Object(_)) => {}
-        Some(_) => return Err(not_a_table(&file, table)),
+    let unit = all.indentation();
+    let Some(servers) = all.place(table) else {
+        let text = all.with(table, &json!({ NAME: entry }), &unit, 1);
+        return Ok(Installation::Entry(Entry { file, former: None, table, entry, text }));
+    };
+    let not_a_table = || Error::new("agent_config", format!("`{table}` in {} is no table", shown(&file)));
+    let servers = Object::in_text(&text, servers).ok_or_else(not_a_table)?;
+    let former = servers.place(NAME).and_then(|place| text.get(place)).map(str::to_owned);
+    let found: Value =
+        former.as_deref().and_then(|found| serde_json::from_str(found).ok()).unwrap_or_default();
+    if is_ours(&found, &entry) {
+        return Ok(Installation::Installed { file });
     }
-    Ok(Installation::Entry(Entry { file, table, entry, found }))
+    let text = servers.with(NAME, &entry, &unit, 2);
+    Ok(Installation::Entry(Entry { file, former, table, entry, text }))
 }
 
 fn entry_text(table: &str, entry: &Value) -> String {
     serde_json::to_string_pretty(&json!({table: {NAME: entry}})).unwrap_or_default()
 }
 
-fn not_a_table(file: &Path, table: &str) -> Error {
-    Error::new("agent_config", format!("`{table}` in {} is no table", shown(file)))
+/// An object of a JSON text, with the places of its members.
+struct Object<'t> {
+    text: &'t str,
+    place: Range<usize>,
+    members: BTreeMap<String, &'t RawValue>,
 }
 
-fn has(found: &Map<String, Value>, table: &str) -> bool {
-    found.get(table).and_then(|servers| servers.get(NAME)).is_some()
-}
-
-/// Reads a file of tables; an empty table if there is none. The inner error is a file that is no such JSON.
-fn read_json(file: &Path) -> Result<Result<Map<String, Value>, ()>, Error> {
-    let Some(text) = read_text(file)? else { return Ok(Ok(Map::new())) };
-    if text.trim().is_empty() {
-        return Ok(Ok(Map::new()));
+impl<'t> Object<'t> {
+    /// Returns the object at a place of a text; `None` if it is none.
+    fn in_text(text: &'t str, place: Range<usize>) -> Option<Self> {
+        let members = serde_json::from_str(text.get(place.clone())?).ok()?;
+        Some(Self { text, place, members })
     }
-    Ok(serde_json::from_str(&text).map_err(|_| ()))
+
+    /// Returns the place of the value of a member.
+    fn place(&self, key: &str) -> Option<Range<usize>> {
+        self.members.get(key).map(|value| self.place_of(value))
+    }
+
+    fn place_of(&self, value: &RawValue) -> Range<usize> {
+        let start = value.get().as_ptr().addr() - self.text.as_ptr().addr();
+        start..start + value.get().len()
+    }
+
+    /// Returns the white space in front of a member of the outermost object, or what is usual.
+    fn indentation(&self) -> String {
+        let inner =
+            self.text.get(self.place.clone()).unwrap_or_default().trim_start().trim_start_matches('{');
+        let white = inner.get(..inner.len() - inner.trim_start().len()).unwrap_or_default();
+        match white.rsplit_once('\n') {
+            Some((_, indentation)) if !indentation.is_empty() && !self.members.is_empty() => {
+                indentation.to_owned()
+            }
+            _ => "  ".to_owned(),
+        }
+    }
+
+    /// Returns the whole text with this value of a member, which is replaced or added behind the others. All other bytes stay.
+    fn with(&self, key: &str, value: &Value, unit: &str, depth: usize) -> String {
+        let mut pretty = Vec::new();
+        let formatter = serde_json::ser::PrettyFormatter::with_indent(unit.as_bytes());
+        // Writing to memory does not fail.
+        drop(serde::Serialize::serialize(
+            value,
+            &mut serde_json::Serializer::with_formatter(&mut pretty, formatter),
+        ));
+        let indentation = unit.repeat(depth);
+        let value = String::from_utf8_lossy(&pretty).replace('\n', &format!("\n{indentation}"));
+        let member = format!("\n{indentation}{}: {value}", json!(key));
+        let last = self.members.values().map(|value| self.place_of(value).end).max();
+        let (place, new) = match (self.place(key), last) {
+            (Some(place), _) => (place, value),
+            (None, Some(last)) => (last..last, format!(",{member}")),
+            (None, None) => {
+                let whole = self.text.get(self.place.clone()).unwrap_or_default();
+                let start = self.place.start + whole.len() - whole.trim_start().len();
+                let closing = unit.repeat(depth - 1);
+                (start..start + whole.trim().len(), format!("{{{member}\n{closing}}}"))
+            }
+        };
+        let mut text = self.text.to_owned();
+        text.replace_range(place, &new);
+        text
+    }
 }
 
 /// Reads a text file of bounded size; `None` if there is none.
@@ -196,7 +277,14 @@ fn read_text(file: &Path) -> Result<Option<String>, Error> {
     match fs::metadata(file) {
         Ok(metadata) if metadata.is_file() => {}
         Ok(_) => return Err(Error::new("agent_config", format!("{} is no file", shown(file)))),
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return match fs::symlink_metadata(file) {
+                Err(_) => Ok(None),
+                Ok(_) => {
+                    Err(Error::new("agent_config", format!("{} is a link to a missing file", shown(file))))
+                }
+            };
+        }
         Err(error) => return Err(failed(&error)),
     }
     let mut text = String::new();
@@ -208,7 +296,7 @@ fn read_text(file: &Path) -> Result<Option<String>, Error> {
     Ok(Some(text))
 }
 
-/// Replaces a file. Behind a link it is the file that the link leads to: people keep their configuration elsewhere and link to it.
+/// Replaces a file, which keeps its mode. Behind a link it is the file that the link leads to: people keep their configuration elsewhere and link to it.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
     let file = match fs::canonicalize(file) {
         Ok(real) => real,
@@ -220,9 +308,13 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
     let mode = fs::metadata(&file).map_or(PRIVATE, |metadata| metadata.permissions().mode() & 0o777);
     let name = file.file_name().ok_or(ErrorKind::InvalidInput)?.to_string_lossy().into_owned();
     let new = folder.join(format!("{name}.azureal-new"));
+    // Of an installation that was killed.
+    drop(fs::remove_file(&new));
     let written = (|| {
-        let mut out = OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
+        let mut out = OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(&new)?;
         out.write_all(text.as_bytes())?;
+        // The mode of a new file is what the umask leaves of it.
+        out.set_permissions(Permissions::from_mode(mode))?;
         out.sync_all()?;
         fs::rename(&new, &file)
     })();
@@ -245,23 +337,102 @@ mod tests {
         plan(agent, Path::new("/bin/azureal"), &environment(home)).unwrap()
     }
 
-    #[test]
-    fn an_entry_is_added_and_everything_else_stays() {
+    /// Plans and writes an entry for Gemini into a file with this text, and returns the new text.
+    #[track_caller]
+    fn written(text: &str) -> String {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path();
         let file = home.join(".gemini/settings.json");
         fs::create_dir_all(file.parent().unwrap()).unwrap();
-        fs::write(&file, r#"{"theme":"dark","mcpServers":{"other":{"url":"x"}},"z":1}"#).unwrap();
-        let Installation::Entry(entry) = planned("gemini", home) else { panic!() };
+        fs::write(&file, text).unwrap();
+        let Installation::Entry(entry) = planned("gemini", home) else { panic!("{text}") };
         assert!(entry.text().contains("/bin/azureal"), "{}", entry.text());
         entry.write().unwrap();
-        let written: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
-        assert_eq!(
-            written,
-            json!({"theme": "dark", "mcpServers": {"other": {"url": "x"}, "azureal": {"command": "/bin/azureal", "args": ["mcp"]}}, "z": 1})
-        );
         assert_eq!(planned("gemini", home), Installation::Installed { file: file.clone() });
         assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "nothing is left beside it");
+        fs::read_to_string(&file).unwrap()
+    }
+
+    #[test]
+    fn an_entry_is_added_and_every_other_byte_stays() {
+        let entry = |unit: &str| {
+            let line = |depth: usize, text: &str| format!("\n{}{text}", unit.repeat(depth));
+            let inner = [
+                line(3, "\"command\": \"/bin/azureal\","),
+                line(3, "\"args\": ["),
+                line(4, "\"mcp\""),
+                line(3, "]"),
+            ];
+            format!("{}{}{}", line(2, "\"azureal\": {"), inner.concat(), line(2, "}"))
+        };
+        let table = |unit: &str| format!("\n{unit}\"mcpServers\": {{{}\n{unit}}}", entry(unit));
+        for (before, after) in [
+            ("", format!("{{{}\n}}\n", table("  "))),
+            (" {\n} ", format!(" {{{}\n}} ", table("  "))),
+            ("{\n\t\"a\": 1e5\n}", format!("{{\n\t\"a\": 1e5,{}\n}}", table("\t"))),
+            (
+                "{\n    \"b\": [1,  2], \"a\": 12345678901234567890123,\n    \"mcpServers\": { }\n}\n",
+                format!(
+                    "{{\n    \"b\": [1,  2], \"a\": 12345678901234567890123,\n    \"mcpServers\": {{{}\n    }}\n}}\n",
+                    entry("    ")
+                ),
+            ),
+            (
+                "{\"mcpServers\":{\"x}\\\"\":{\"azureal\":1}} ,\"z\":\"\\u00e9\"}",
+                format!(
+                    "{{\"mcpServers\":{{\"x}}\\\"\":{{\"azureal\":1}},{}}} ,\"z\":\"\\u00e9\"}}",
+                    entry("  ")
+                ),
+            ),
+        ] {
+            assert_eq!(written(before), after, "{before}");
+        }
+    }
+
+    #[test]
+    fn an_entry_of_another_kind_is_replaced_and_an_extended_one_is_ours() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path();
+        let files = [".gemini/settings.json", ".claude.json"].map(|file| home.join(file));
+        fs::create_dir_all(files[0].parent().unwrap()).unwrap();
+        let write = |entry: &str| {
+            for file in &files {
+                fs::write(file, format!("{{\"mcpServers\":{{\"azureal\":{entry},\"z\":1}}}}")).unwrap();
+            }
+        };
+        write(r#"{"url":"http://x"}"#);
+        let Installation::Entry(entry) = planned("gemini", home) else { panic!() };
+        assert_eq!(entry.former.as_deref(), Some(r#"{"url":"http://x"}"#));
+        entry.write().unwrap();
+        let text = fs::read_to_string(&files[0]).unwrap();
+        assert!(!text.contains("url") && text.ends_with(",\"z\":1}}"), "{text}");
+        let Installation::Commands { commands, .. } = planned("claude", home) else { panic!() };
+        assert_eq!(commands[0], ["mcp", "remove", "--scope", "user", "azureal"]);
+        assert_eq!(commands.len(), 2);
+        write(r#"{"type":"stdio","command":"/bin/azureal","args":["mcp"],"alwaysLoad":true,"trust":true}"#);
+        for agent in ["gemini", "claude"] {
+            assert!(matches!(planned(agent, home), Installation::Installed { .. }), "{agent}");
+        }
+        let codex = home.join(".codex/config.toml");
+        fs::create_dir_all(codex.parent().unwrap()).unwrap();
+        for (text, is_installed) in [
+            (
+                "[mcp_servers.azureal]\ncommand = \"/bin/azureal\"\nargs = ['mcp'] # mine\n[mcp_servers.azureal.env]\nA = 'b'\n",
+                true,
+            ),
+            ("mcp_servers = { azureal = { command = \"/bin/azureal\", args = [\"mcp\"] } }", true),
+            ("# [mcp_servers.azureal]", false),
+            ("[mcp_servers.azureal]\nurl = \"http://x\"", false),
+            ("[mcp_servers.azureal]\ncommand = \"/old/azureal\"\nargs = [\"mcp\"]", false),
+            ("[[", false),
+        ] {
+            fs::write(&codex, text).unwrap();
+            assert_eq!(
+                matches!(planned("codex", home), Installation::Installed { .. }),
+                is_installed,
+                "{text}"
+            );
+        }
     }
 
     #[test]
@@ -274,12 +445,16 @@ mod tests {
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         let real = home.join("dotfiles.json");
         fs::write(&real, "{}").unwrap();
+        // More than a umask leaves, and what a killed installation leaves.
+        fs::set_permissions(&real, Permissions::from_mode(0o666)).unwrap();
+        fs::write(home.join("dotfiles.json.azureal-new"), "{").unwrap();
         let link = home.join(".qwen/settings.json");
         fs::create_dir_all(link.parent().unwrap()).unwrap();
         std::os::unix::fs::symlink(&real, &link).unwrap();
         let Installation::Entry(entry) = planned("qwen", home) else { panic!() };
         entry.write().unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o666);
         assert!(fs::read_to_string(&real).unwrap().contains("azureal"));
     }
 
@@ -295,6 +470,10 @@ mod tests {
         }
         fs::write(&file, r#"{"mcpServers":[]}"#).unwrap();
         assert!(plan("gemini", Path::new("/bin/azureal"), &environment(home)).is_err());
+        fs::remove_file(&file).unwrap();
+        std::os::unix::fs::symlink(home.join("missing"), &file).unwrap();
+        let error = plan("gemini", Path::new("/bin/azureal"), &environment(home)).unwrap_err();
+        assert!(error.message().ends_with("is a link to a missing file"), "{error:?}");
         assert!(matches!(planned("goose", home), Installation::Manual { .. }));
         let error = plan("nobody", Path::new("/bin/azureal"), &environment(home)).unwrap_err();
         assert_eq!(error.kind(), "usage");
@@ -304,12 +483,10 @@ mod tests {
     fn an_agent_with_a_command_for_it_writes_its_own_configuration() {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path();
-        let Installation::Command { program, args } = planned("claude", home) else { panic!() };
-        assert_eq!(program, "claude");
-        assert!(args.last().unwrap().contains("\"alwaysLoad\":true"), "{args:?}");
-        let Installation::Command { args, .. } = planned("codex", home) else { panic!() };
-        assert_eq!(args.join(" "), "mcp add azureal -- /bin/azureal mcp");
-        fs::write(home.join(".claude.json"), r#"{"mcpServers":{"azureal":{}}}"#).unwrap();
-        assert!(matches!(planned("claude", home), Installation::Installed { .. }));
+        let Installation::Commands { program, commands } = planned("claude", home) else { panic!() };
+        assert_eq!((program.as_str(), commands.len()), ("claude", 1));
+        assert!(commands[0].last().unwrap().contains("\"alwaysLoad\":true"), "{commands:?}");
+        let Installation::Commands { commands, .. } = planned("codex", home) else { panic!() };
+        assert_eq!(commands[0].join(" "), "mcp add azureal -- /bin/azureal mcp");
     }
 }
