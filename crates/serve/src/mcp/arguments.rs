@@ -26,7 +26,7 @@ impl Arguments<'_> {
 
     /// Returns a whole number.
     pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Error> {
-        let wrong = || Error::usage(format!("`{name}` must be a whole number"));
+        let wrong = || Error::usage(format!("`{name}` must be a whole number from 0 on"));
         match self.0.get(name) {
             None | Some(Value::Null) => Ok(None),
             // Some models write every number as 5.0.

@@ -30,7 +30,9 @@ pub use self::relay::relay;
 pub const NAME: &str = "azureal";
 
 /// The protocol versions that the server speaks, the newest first. The five methods are the same in all of them.
-const VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+///
+/// Not 2025-03-26, the only version with several messages in one line, which no agent sends. Its clients know the one before.
+const VERSIONS: [&str; 3] = ["2025-11-25", "2025-06-18", "2024-11-05"];
 
 /// Tells a model when to use the tools. Agents that load tools late show only this text and the names.
 const INSTRUCTIONS: &str = "\
@@ -154,7 +156,8 @@ fn error_text(error: &Error) -> String {
 
 fn initialize(params: &Value) -> Value {
     let asked = params.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
-    let version = VERSIONS.into_iter().find(|version| *version == asked).unwrap_or(VERSIONS[0]);
+    // Versions are dates. A client knows those before its own.
+    let version = VERSIONS.into_iter().find(|version| *version <= asked).unwrap_or(VERSIONS[0]);
     json!({
         "protocolVersion": version,
         "capabilities": {"tools": {}},

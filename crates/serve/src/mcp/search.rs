@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use azureal::core::{counted, visible_line};
 use azureal::search::{Filters, Found, Hit, Query, QueryError, SearchOptions};
-use azureal::sessions::{called, resolve_to_read};
+use azureal::sessions::called;
 use azureal::{Error, parse_since};
 
 use super::Server;
 use super::arguments::Arguments;
-use super::read::numbered;
 
 /// The most hits of one answer.
 pub(super) const MOST: usize = 50;
@@ -25,7 +24,7 @@ impl Server<'_> {
         let query =
             Query::words(&arguments.text("query")?.ok_or_else(missing)?).map_err(|error| unusable(&error))?;
         let session = match arguments.text("session")? {
-            Some(session) => Some(resolve_to_read(self.workspace, &[], Some(&numbered(&session))).await?.id),
+            Some(session) => Some(self.session(&session).await?.id),
             None => None,
         };
         let filters = Filters {
