@@ -7,14 +7,15 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use azureal_core::{SessionStore, StoreError};
+use azureal_core::{Seq, SessionStore, StoreError, Uuid};
 use azureal_exchange::{SourceStore, TemporaryFolder, copy_session, originals_problem};
 use azureal_files::Folder;
 use azureal_store::SqliteStore;
-use azureal_store::sqlite::health::{self, ExistingCopy, Inspection, inspect, name_again};
+use azureal_store::sqlite::health::{self, ExistingCopy, Inspection, inspect, name_again, original_of};
 use azureal_store::sqlite::{COMPANIONS, SqliteOptions, StoreFolders, Work, with_suffix};
 use futures_executor::block_on;
 use jiff::Timestamp;
@@ -34,6 +35,8 @@ const NEW: &str = "new";
 const PASSED_OVER: [&str; 2] = ["deleted", "expired"];
 /// The name of a copy until it is complete.
 const COPY: &str = "copy.azs";
+/// Every output of a turn.
+const ALL: fn(Uuid, Seq) -> bool = |_, _| true;
 
 /// A finished backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,13 +77,19 @@ impl Workspace {
                 .with_hint("name another file for the backup"));
         }
         let originals = StoreFolders::of(&to, None).originals;
-        if !replace && [&to, &originals].into_iter().any(|path| fs::symlink_metadata(path).is_ok()) {
-            return Err(exists(&to));
+        // As root, a device would become a file.
+        if fs::symlink_metadata(&to).is_ok_and(|found| !found.is_file() && !found.is_symlink()) {
+            return Err(Error::usage(format!("{} is no file", shown(&to))));
+        }
+        let there = [&to, &originals].into_iter().find(|path| fs::symlink_metadata(path).is_ok());
+        if let Some(there) = there.filter(|_| !replace) {
+            return Err(exists(there));
         }
         let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let temporary = TemporaryFolder::create_in(folder).map_err(|error| Error::file(folder, &error))?;
         let copy = temporary.path().join(COPY);
         let copied = StoreFolders::of(&copy, None).originals;
+        let mut inspection = None;
         let problems = match self.file() {
             Some((file, _)) if !file.exists() => {
                 return Err(Error::new("not_found", "there is no store to back up yet")
@@ -88,9 +97,17 @@ impl Workspace {
             }
             Some((file, folders)) => {
                 health::back_up(file, &copy, ExistingCopy::Keep, progress)?;
+                let found = inspection.insert(inspect(&copy, progress)?);
+                // Turns can have ended since.
+                let is_meant = |uuid: Uuid, last: Seq| {
+                    let mut of_session =
+                        found.sessions.iter().filter(|session| session.uuid == Some(uuid)).peekable();
+                    of_session.peek().is_none() || of_session.any(|session| last.0 <= session.last)
+                };
                 let from = [Some(&folders.originals), folders.former_originals.as_ref()];
                 for from in from.into_iter().flatten() {
-                    copy_originals(from, &copied, progress).map_err(|error| Error::file(from, &error))?;
+                    copy_originals(from, &copied, &is_meant, progress)
+                        .map_err(|error| Error::file(from, &error))?;
                 }
                 Vec::new()
             }
@@ -99,15 +116,22 @@ impl Workspace {
         if !copy.exists() {
             return Err(Error::new("not_found", "there are no sessions to back up"));
         }
-        let Inspection { sessions, readable_events, .. } = inspect(&copy, progress)?;
+        let Inspection { sessions, readable_events, .. } = match inspection {
+            Some(inspection) => inspection,
+            None => inspect(&copy, progress)?,
+        };
         let bytes = fs::metadata(&copy).map_or(0, |found| found.len());
         let originals_bytes = size(&copied);
-        publish(&copy, &to, replace).map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => exists(&to),
-            _ => Error::file(&to, &error),
-        })?;
+        // The file is the last: a backup that is there is complete.
         publish_folder(&copied, &originals, &temporary.path().join("former"))
             .map_err(|error| Error::file(&originals, &error))?;
+        publish(&copy, &to, replace).map_err(|error| {
+            drop(fs::rename(&originals, &copied));
+            match error.kind() {
+                ErrorKind::AlreadyExists => exists(&to),
+                _ => Error::file(&to, &error),
+            }
+        })?;
         let synced = fs::File::open(folder).and_then(|folder| folder.sync_all());
         synced.map_err(|error| Error::file(folder, &error))?;
         let (sessions, events) = (sessions.len() as u64, readable_events);
@@ -196,10 +220,15 @@ fn size(folder: &Path) -> u64 {
     sizes.sum()
 }
 
-/// Copies the output of turns to another folder. A file that is there stays.
+/// Copies the output of the turns that are meant, by session and last event, to another folder. A file that is there stays.
 ///
 /// New outputs first: one that is compressed meanwhile is then found in its second form.
-fn copy_originals(from: &Path, to: &Path, progress: Progress<'_>) -> io::Result<()> {
+fn copy_originals(
+    from: &Path,
+    to: &Path,
+    is_meant: &dyn Fn(Uuid, Seq) -> bool,
+    progress: Progress<'_>,
+) -> io::Result<()> {
     let source = match Folder::open(from) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         source => source?,
@@ -219,6 +248,9 @@ fn copy_originals(from: &Path, to: &Path, progress: Progress<'_>) -> io::Result<
         };
         let into = target.open_or_create_folder(name)?;
         for file in inner.names()? {
+            if original_of(name, &file).is_some_and(|(uuid, last)| !is_meant(uuid, last)) {
+                continue;
+            }
             copy_file(&inner, &into, &file)?;
         }
         into.sync()?;
@@ -295,11 +327,9 @@ impl Restore {
         if !found.is_file() {
             return Err(Error::usage(format!("{} is no file", shown(backup))));
         }
-        let is_same = match (fs::canonicalize(backup), fs::canonicalize(&store)) {
-            (Ok(backup), Ok(store)) => backup == store,
-            _ => false,
-        };
-        if is_same {
+        // By whatever name: it has two.
+        let identity = |found: &fs::Metadata| (found.dev(), found.ino());
+        if fs::metadata(&store).is_ok_and(|store| identity(&store) == identity(&found)) {
             return Err(Error::usage("the backup is the store itself"));
         }
         let inspection = inspect(backup, progress)?;
@@ -326,7 +356,7 @@ impl Restore {
     pub fn run(&self, progress: Progress<'_>) -> Result<Restored, Error> {
         let layout = StoreLayout::of(&self.store);
         doctor::check_idle(&layout)?;
-        let kept = with_suffix(&self.store, &format!(".before-restore-{}", now()));
+        let kept = unused(&self.store);
         let at = |path: &Path| {
             let path = path.to_owned();
             move |error: io::Error| Error::file(&path, &error)
@@ -351,7 +381,7 @@ impl Restore {
             move_originals(from, &kept_originals, progress).map_err(at(from))?;
         }
         let backed_up = StoreLayout::of(&self.backup).folders.originals;
-        copy_originals(&backed_up, &folders.originals, progress).map_err(at(&folders.originals))?;
+        copy_originals(&backed_up, &folders.originals, &ALL, progress).map_err(at(&folders.originals))?;
         if let Ok(second) = &layout.second_name {
             // A store without it can be used.
             name_again(&self.store, second).ok();
@@ -359,6 +389,21 @@ impl Restore {
         doctor::remove_index(folders).map_err(at(&self.store))?;
         Ok(Restored { kept: self.replaces.then_some(kept) })
     }
+}
+
+/// Returns a free name for the former store.
+fn unused(store: &Path) -> PathBuf {
+    let time = now();
+    let name = |number: usize| match number {
+        0 => with_suffix(store, &format!(".before-restore-{time}")),
+        number => with_suffix(store, &format!(".before-restore-{time}-{number}")),
+    };
+    let is_free = |path: &PathBuf| {
+        [path, &StoreFolders::of(path, None).originals]
+            .into_iter()
+            .all(|path| fs::symlink_metadata(path).is_err())
+    };
+    (0..).map(name).find(is_free).unwrap_or_else(|| name(0))
 }
 
 /// Renames a file that cannot be read, with its companions.
@@ -382,5 +427,5 @@ fn move_originals(from: &Path, to: &Path, progress: Progress<'_>) -> io::Result<
     if fs::symlink_metadata(to).is_err() && fs::rename(from, to).is_ok() {
         return Ok(());
     }
-    copy_originals(from, to, progress)
+    copy_originals(from, to, &ALL, progress)
 }

@@ -37,6 +37,24 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
+/// As when a turn ends between the copy of the file and that of the outputs.
+#[test]
+fn a_backup_has_no_output_of_turns_that_it_does_not_have() {
+    let world = World::new();
+    assert_eq!(world.run(&["run", "-s", "talk", "-a", "offline", "one"]).code, 0);
+    let earlier = fs::read(world.store()).unwrap();
+    assert_eq!(world.run(&["run", "-s", "talk", "-a", "offline", "two"]).code, 0);
+    fs::write(world.store(), earlier).unwrap();
+    let backup = world.path("backup.azs");
+    let path = backup.to_str().unwrap();
+    let ran = world.run(&["backup", path, "--json"]);
+    assert_eq!((ran.code, &ran.json()["events"]), (0, &json!(4)), "{ran}");
+    let doctor = world.run(&["--store", path, "doctor", "--json"]);
+    assert_eq!((doctor.code, &doctor.json()["findings"]), (0, &json!([])), "{doctor}");
+    let original = world.run(&["--store", path, "original", "talk", "--seq", "3"]);
+    assert!(original.code == 0 && original.stdout.contains("one"), "{original}");
+}
+
 #[test]
 fn a_backup_is_a_store_with_everything_and_is_put_back() {
     let world = world();
@@ -64,6 +82,10 @@ fn a_backup_is_a_store_with_everything_and_is_put_back() {
     world.run(&["backup", folder.to_str().unwrap()]);
     let names: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names.len(), 2, "{names:?}");
+    let socket = world.path("socket");
+    drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+    let refused = world.run(&["backup", "--force", socket.to_str().unwrap()]);
+    assert!(refused.code == 2 && refused.stderr.contains("is no file"), "{refused}");
     let own = world.store();
     assert_eq!(world.run(&["backup", "--force", own.to_str().unwrap()]).code, 2);
 
@@ -100,6 +122,13 @@ fn a_backup_is_restored_to_another_place_and_over_a_store_that_cannot_be_read() 
     let backup = world.path("backup.azs");
     let path = backup.to_str().unwrap();
     assert_eq!(world.run(&["backup", path]).code, 0);
+    // Twice, perhaps in one second: each time the former store is kept.
+    for _ in 0..2 {
+        assert_eq!(world.run(&["restore", path, "--yes"]).code, 0);
+    }
+    let kept = fs::read_dir(world.path("p/.azureal")).unwrap().map(|entry| entry.unwrap().file_name());
+    let kept = kept.filter(|name| name.to_string_lossy().contains("before-restore"));
+    assert_eq!(kept.count(), 4, "two files, two folders");
     // A new project.
     fs::create_dir(world.path("q")).unwrap();
     let elsewhere = world.path("q");
@@ -135,8 +164,12 @@ fn a_backup_that_is_damaged_or_none_is_not_restored() {
         let ran = world.run(&["restore", path, "--yes"]);
         assert!(ran.code > 0 && ran.stderr.contains(why), "{path}: {ran}");
     }
-    let own = world.store();
-    assert_eq!(world.run(&["restore", own.to_str().unwrap(), "--yes"]).code, 2);
+    let second = world.path("second.azs");
+    fs::hard_link(world.store(), &second).unwrap();
+    for own in [world.store(), second.clone()] {
+        assert_eq!(world.run(&["restore", own.to_str().unwrap(), "--yes"]).code, 2);
+    }
+    fs::remove_file(second).unwrap();
     assert_eq!(world.run(&["show", "--json", "S2"]).stdout, before);
     let none = World::new();
     let ran = none.run(&["backup", "x.azs"]);

@@ -62,6 +62,17 @@ const DELETED: &str = "deleted";
 const EXPIRED: &str = "expired";
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// Returns the session of the original that a file is part of, and the last event of its turn, by the name of the file and that of
+/// its folder; `None` if it is part of none.
+#[cfg(feature = "sqlite")]
+pub fn original_of(folder: &OsStr, file: &OsStr) -> Option<(Uuid, Seq)> {
+    if folder == NEW {
+        let name = NewName::parse(file)?;
+        return Some((name.session, name.packed.last));
+    }
+    Some((folder.to_str()?.parse().ok()?, PackedName::parse(file)?.last))
+}
+
 /// The originals of a store, in files below one folder.
 #[derive(Debug, Clone)]
 pub(crate) struct FileOriginals {

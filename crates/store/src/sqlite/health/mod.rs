@@ -28,7 +28,7 @@ use super::folders::{COMPANIONS, with_suffix};
 use super::second_name::SecondName;
 use super::{FileNotice, connection, error, notice, schema};
 
-pub use crate::originals::{OriginalProblem, inspect_originals};
+pub use crate::originals::{OriginalProblem, inspect_originals, original_of};
 pub use backup::{ExistingCopy, back_up, restore};
 pub use problem::StoreProblem;
 pub use rows::CheckedSession;
