@@ -80,8 +80,10 @@ impl Doctor<'_> {
         }
         if let Some(second) = second
             && path.exists()
-            && names(path, second).map_err(at)? != Some(NameState::Named)
-            && state != Some(NameState::MoreNames)
+            && matches!(
+                names(path, second).map_err(at)?,
+                Some(NameState::NotNamed | NameState::OtherFile | NameState::NoFirstName)
+            )
         {
             let notice = name_again(path, second).map_err(at)?;
             fixed.done.push(format!("{}: it has its second name, {}", shown(path), shown(second)));

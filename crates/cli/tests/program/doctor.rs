@@ -137,7 +137,7 @@ struct Damage {
 
 const REPAIRED: Expected = Expected::Repaired { lost: 0 };
 
-const DAMAGES: [Damage; 28] = [
+const DAMAGES: [Damage; 29] = [
     Damage {
         name: "a cut file",
         kind: "integrity",
@@ -365,6 +365,16 @@ const DAMAGES: [Damage; 28] = [
         cause: |world| {
             fs::remove_file(world.in_git("sessions.azs")).unwrap();
             fs::copy(world.store(), world.in_git("sessions.azs")).unwrap();
+        },
+    },
+    Damage {
+        name: "a repair that was killed before the new file had the name",
+        kind: "second_name",
+        expected: Expected::Repaired { lost: 90 },
+        cause: |world| {
+            let file = OpenOptions::new().write(true).open(world.store()).unwrap();
+            file.write_all_at(&[0; 4096], 5 * 4096).unwrap();
+            fs::hard_link(world.store(), world.path("p/.azureal/sessions.azs.damaged-x")).unwrap();
         },
     },
     Damage {
