@@ -49,7 +49,15 @@ impl From<StoreError> for Fault {
 pub(super) fn from_sqlite(path: &Path, error: rusqlite::Error) -> StoreError {
     let place = path.display().to_string();
     let Some(failure) = error.sqlite_error() else {
-        return StoreError::Other { place, source: error.into() };
+        return match error {
+            // A definition or a value that must be a text or a number is none.
+            rusqlite::Error::Utf8Error(..)
+            | rusqlite::Error::InvalidColumnType(..)
+            | rusqlite::Error::FromSqlConversionFailure(..) => {
+                StoreError::Corrupt { place, why: error.to_string() }
+            }
+            _ => StoreError::Other { place, source: error.into() },
+        };
     };
     match failure.code {
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {

@@ -32,6 +32,14 @@ const SHARED_COLUMNS: [(&str, &str); 8] = [
     ("last_claude_uuid", "TEXT NOT NULL DEFAULT ''"),
 ];
 
+/// The columns that every version of every program has, by table. A file that lacks one has a damaged definition.
+const NEEDED_COLUMNS: [(&str, &[&str]); 4] = [
+    ("sessions", &["id", "name", "worktree", "created"]),
+    ("events", &["session_id", "seq", "kind", "data"]),
+    ("compactions", &["session_id", "after_seq", "summary"]),
+    ("meta", &["key", "value"]),
+];
+
 /// The columns that we add to a session.
 ///
 /// Never `context_tokens`, `output_tokens` or `context_window`: the original program drops columns of these names.
@@ -129,11 +137,24 @@ CREATE INDEX IF NOT EXISTS idx_sessions_stale ON sessions(id) WHERE tallied_seq 
 CREATE INDEX IF NOT EXISTS idx_events_prompts ON events(session_id, seq) WHERE kind IN ('UserMessage', 'Message');
 ";
 
+/// Returns a query for each of our indexes that reads all of it, with the name of the index.
+pub(super) fn whole_indexes() -> impl Iterator<Item = (&'static str, String)> {
+    OUR_INDEXES.split(';').filter_map(|definition| {
+        let (name, place) =
+            definition.trim().strip_prefix("CREATE INDEX IF NOT EXISTS ")?.split_once(" ON ")?;
+        let (table, rest) = place.split_once('(')?;
+        let condition = rest.split_once(" WHERE ").map_or("1", |(_, condition)| condition);
+        Some((name, format!("SELECT count(*) FROM {table} INDEXED BY {name} WHERE {condition}")))
+    })
+}
+
 /// Returns the columns of sessions, with their types.
 pub(super) fn session_columns() -> impl Iterator<Item = (&'static str, &'static str)> {
     SHARED_COLUMNS.into_iter().chain(OUR_COLUMNS)
 }
 
+/// Names the columns of an event that every version has.
+const EVENTS: &str = "SELECT session_id, seq, kind, data FROM events";
 /// Cannot be prepared where the index is missing.
 const NAMES_PROMPTS_INDEX: &str =
     "SELECT seq FROM events INDEXED BY idx_events_prompts WHERE kind IN ('UserMessage', 'Message')";
@@ -185,7 +206,7 @@ fn standing(path: &Path, connection: &Connection) -> Result<Standing, StoreError
     let sqlite = |error| error::from_sqlite(path, error);
     // Preparing a statement is the quickest way to ask whether all that it names is there.
     let has = |of_sessions: &str, of_compactions: &str| {
-        let others = ["SELECT seq, kind, data FROM events", of_compactions, NAMES_PROMPTS_INDEX];
+        let others = [EVENTS, of_compactions, NAMES_PROMPTS_INDEX, "SELECT key, value FROM meta"];
         std::iter::once(of_sessions).chain(others).all(|sql| connection.prepare(sql).is_ok())
     };
     let has_all =
@@ -195,6 +216,12 @@ fn standing(path: &Path, connection: &Connection) -> Result<Standing, StoreError
     if !has_all && !lacks_later && !has_our_tables(connection).map_err(sqlite)? {
         let why = "it is an SQLite file of another kind".to_owned();
         return Err(StoreError::NotAStore { place: place(), why });
+    }
+    if !has_all
+        && !lacks_later
+        && let Some(missing) = missing_column(connection).map_err(sqlite)?
+    {
+        return Err(StoreError::Corrupt { place: place(), why: format!("it has no column `{missing}`") });
     }
     let (schema_version, format): (Option<String>, Option<String>) = connection
         .query_row(
@@ -206,15 +233,19 @@ fn standing(path: &Path, connection: &Connection) -> Result<Standing, StoreError
         .map_err(sqlite)?;
     let check = |what: &'static str, found: Option<String>, known: u32| match found {
         None => Ok(None),
-        Some(found) => match found.parse::<u32>() {
-            Ok(number) if number <= known => Ok(Some(number)),
-            // A version that is not a number is unknown.
-            Ok(_) | Err(_) => Err(StoreError::Newer { place: place(), what, found, known }),
+        Some(found) => match found.parse::<u64>() {
+            Ok(number) if number <= u64::from(known) => Ok(Some(number)),
+            Ok(_) => Err(StoreError::Newer { place: place(), what, found, known }),
+            // Every version is a number.
+            Err(_) => {
+                let why = format!("its {what} is no number: {}", azureal_core::quoted(found));
+                Err(StoreError::Corrupt { place: place(), why })
+            }
         },
     };
     let schema_version = check("schema_version", schema_version, SCHEMA_VERSION)?;
     let format = check("azureal_format", format, FORMAT)?;
-    Ok(match schema_version == Some(SCHEMA_VERSION) && format == Some(FORMAT) {
+    Ok(match schema_version == Some(SCHEMA_VERSION.into()) && format == Some(FORMAT.into()) {
         true if has_all => Standing::Ours,
         true if lacks_later => Standing::LacksLater,
         true | false => Standing::Older,
@@ -228,6 +259,17 @@ fn has_our_tables(connection: &Connection) -> rusqlite::Result<bool> {
         [],
         |row| row.get(0),
     )
+}
+
+/// Returns a column that every store has, and this file does not.
+fn missing_column(connection: &Connection) -> rusqlite::Result<Option<&'static str>> {
+    for (table, needed) in NEEDED_COLUMNS {
+        let found = columns(connection, table)?;
+        if let Some(missing) = needed.iter().find(|column| !found.contains(**column)) {
+            return Ok(Some(missing));
+        }
+    }
+    Ok(None)
 }
 
 /// Adds what an older file lacks, in one transaction, and returns the columns of the upgraded file.

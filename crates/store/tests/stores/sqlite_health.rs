@@ -14,6 +14,8 @@ use azureal_store::sqlite::{SqliteOptions, rusqlite::Connection};
 use futures_executor::block_on;
 use tempfile::TempDir;
 
+use crate::scratch::ORIGINAL_OPEN;
+
 const QUIET: &dyn Fn(&str) = &|_| {};
 const SESSIONS: u32 = 12;
 const TURNS: u64 = 40;
@@ -142,11 +144,13 @@ fn each_damaged_row_is_named_and_repaired() {
         ("UPDATE sessions SET told = told + 1 WHERE id = 3", "counts"),
         ("DELETE FROM sessions WHERE id = 3", "orphan_events"),
         ("UPDATE events SET session_id = 'x' WHERE session_id = 3", "orphan_events"),
+        ("UPDATE events SET session_id = x'ff00' WHERE session_id = 3 AND seq = 80", "orphan_events"),
         ("INSERT INTO compactions (session_id, after_seq, summary) VALUES (99, 1, 's')", "orphan_events"),
         ("INSERT INTO compactions (session_id, after_seq, summary) VALUES (3, 500, 's')", "summary"),
         ("INSERT INTO compactions (session_id, after_seq, summary) VALUES (3, 5, x'00')", "summary"),
         ("UPDATE sessions SET id = -5 WHERE id = 3", "row_type"),
         ("INSERT INTO meta VALUES (x'00', 'x')", "row_type"),
+        ("UPDATE sqlite_sequence SET seq = 9223372036854775807 WHERE name = 'sessions'", "row_type"),
     ] {
         let folder = Folder::copy_of(&template);
         folder.sql(sql);
@@ -169,6 +173,8 @@ fn each_damaged_row_is_named_and_repaired() {
         // The store can be used.
         let store = SqliteStore::open(folder.store(), SqliteOptions::default()).unwrap();
         block_on(store.append(number(1), NewTurn::verbatim([Event::user("next")]))).unwrap();
+        let new = block_on(store.create(NewSession::default())).unwrap();
+        assert!(new > number(SESSIONS), "{sql}: {new}");
         drop(store);
         assert_eq!(folder.kinds(), Vec::<&str>::new(), "{sql}");
     }
@@ -238,6 +244,75 @@ fn of_a_cut_file_every_row_before_the_cut_stays() {
     }
 }
 
+#[test]
+fn damaged_definitions_and_versions_lose_no_row() {
+    let template = Folder::with_store();
+    template.sql("UPDATE sessions SET worktree = 'w' || id");
+    let all = template.events();
+    let file = fs::read(template.store()).unwrap();
+    let damages: [(&[u8], &[u8]); 7] = [
+        (b"worktree TEXT", b"worktr\xf4e TEXT"),
+        (b"worktree TEXT", b"worktrea TEXT"),
+        (b"  data       TEXT", b"  dbta       TEXT"),
+        (b"  seq        INT", b"  s\xffq        INT"),
+        (b"tableeventsevents", b"tableevextsevents"),
+        (b"schema_version3", b"schema_versionx"),
+        (b"  key   TEXT", b"  kez   TEXT"),
+    ];
+    for (from, to) in damages {
+        let what = String::from_utf8_lossy(to);
+        let at = file.windows(from.len()).position(|found| found == from).expect("it is in the file");
+        let folder = Folder::copy_of(&template);
+        OpenOptions::new().write(true).open(folder.store()).unwrap().write_all_at(to, at as u64).unwrap();
+        let error = SqliteStore::open(folder.store(), SqliteOptions::default()).err();
+        assert!(error.is_some_and(|error| ["damaged", "not_a_store"].contains(&error.kind())), "{what}");
+        assert_eq!(folder.kinds(), ["integrity"], "{what}");
+        let repaired = folder.repair();
+        assert_eq!((repaired.set_aside, repaired.unreadable), (None, 0), "{what}");
+        assert!(folder.events() == all, "{what}");
+        let sql = "SELECT count(*) FROM sessions WHERE worktree = 'w' || id";
+        let store = Connection::open(folder.store()).unwrap();
+        let rows: u32 = store.query_row(sql, [], |row| row.get(0)).unwrap();
+        assert_eq!(rows, SESSIONS, "{what}");
+    }
+}
+
+/// The root of one table in the place of that of another: it leads to all rows of its table.
+#[test]
+fn rows_are_recognised_where_a_page_leads_to_those_of_another_table() {
+    let template = Folder::with_store();
+    let all = template.events();
+    let root = |table: &str| {
+        let store = Connection::open(template.store()).unwrap();
+        let sql = "SELECT rootpage FROM sqlite_schema WHERE name = ?1";
+        u64::from(store.query_row(sql, [table], |row| row.get::<_, u32>(0)).unwrap())
+    };
+    let mut page = [0; 4096];
+    File::open(template.store()).unwrap().read_exact_at(&mut page, (root("events") - 1) * 4096).unwrap();
+    for table in ["sessions", "compactions", "meta", "sqlite_sequence"] {
+        let folder = Folder::copy_of(&template);
+        folder.overwrite(root(table), &page);
+        assert!(folder.kinds().contains(&"integrity"), "{table}");
+        folder.repair();
+        assert!(folder.events() == all, "{table}");
+    }
+}
+
+#[test]
+fn a_row_without_values_does_not_keep_others_from_being_recovered() {
+    let folder = Folder::with_store();
+    let all = folder.events();
+    folder.sql(
+        "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = replace(sql, ' NOT NULL', '') WHERE name = 'meta'",
+    );
+    folder.sql(
+        "INSERT INTO meta VALUES (NULL, NULL); UPDATE meta SET value = 'x' WHERE key = 'schema_version'",
+    );
+    assert_eq!(folder.kinds(), ["integrity"]);
+    assert_eq!(folder.repair().set_aside.map(|(_, rows)| rows), Some(1));
+    assert!(folder.events() == all);
+}
+
 /// A change that was killed in the middle, and whose journal is gone.
 #[test]
 fn a_file_without_its_hot_journal_is_recovered() {
@@ -290,6 +365,42 @@ fn damaged_indexes_are_written_again_in_place() {
     folder.repair();
     assert_eq!(identity(&folder.store()), file, "the file stays the same");
     assert!(folder.events() == before);
+}
+
+#[test]
+fn a_damaged_file_of_the_original_program_needs_one_repair() {
+    let folder = Folder(tempfile::tempdir().unwrap());
+    folder.sql(ORIGINAL_OPEN);
+    folder.sql(
+        "INSERT INTO sessions (worktree) VALUES ('a'), ('b'), ('c');
+         WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 50)
+         INSERT INTO events (session_id, seq, kind, data)
+           SELECT id, n, 'UserMessage', '{\"UserMessage\":{\"content\":\"' || hex(randomblob(300)) || '\"}}'
+           FROM sessions, numbers;",
+    );
+    let all = folder.events();
+    assert_eq!(all.len(), 150);
+    folder.sql("UPDATE meta SET value = 'x' WHERE key = 'schema_version'");
+    folder.repair();
+    assert!(folder.events() == all);
+}
+
+/// SQLite's own check does not look at such a page.
+#[test]
+fn a_damaged_page_of_an_empty_index_is_found() {
+    let folder = Folder::with_store();
+    let all = folder.events();
+    for index in ["idx_sessions_stale", "idx_sessions_noted_run"] {
+        let sql = "SELECT rootpage FROM sqlite_schema WHERE name = ?1";
+        let store = Connection::open(folder.store()).unwrap();
+        let page = store.query_row(sql, [index], |row| row.get::<_, u32>(0)).unwrap();
+        drop(store);
+        // An inner page instead of a leaf.
+        folder.overwrite(page.into(), &[2]);
+        assert_eq!(folder.kinds(), ["integrity"], "{index}");
+        folder.repair();
+        assert!(folder.events() == all, "{index}");
+    }
 }
 
 #[test]

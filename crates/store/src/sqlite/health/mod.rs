@@ -19,7 +19,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use azureal_core::{SessionId, StoreError, Uuid};
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 
 use super::codec::Codec;
 use super::error::Fault;
@@ -153,7 +153,8 @@ fn is_other_database(path: &Path) -> bool {
     matches!(found, Ok(Ok((1.., 0))))
 }
 
-/// Runs SQLite's own checks: the quick one first, then the one that also compares the indexes.
+/// Runs SQLite's own checks: the quick one first, then the one that also compares the indexes. It passes over a damaged page of an empty
+/// index, which no query can use then.
 fn check_structure(connection: &Connection, progress: Progress<'_>) -> Vec<String> {
     for (check, what) in [("quick_check", "the file"), ("integrity_check", "the indexes")] {
         progress(what);
@@ -163,13 +164,21 @@ fn check_structure(connection: &Connection, progress: Progress<'_>) -> Vec<Strin
                 .query_map([], |row| row.get::<_, String>(0))?
                 .collect()
         };
-        let mut found = run().unwrap_or_else(|error| vec![error.to_string()]);
-        found.retain(|line| line != "ok");
+        let found = run().unwrap_or_else(|error| vec![error.to_string()]);
+        // Some rows have several lines, and a title above them.
+        let lines = found.iter().flat_map(|row| row.lines());
+        let found: Vec<String> =
+            lines.filter(|line| *line != "ok" && !line.starts_with("***")).map(str::to_owned).collect();
         if !found.is_empty() {
-            return found.iter().map(|line| line.replace('\n', " ")).collect();
+            return found;
         }
     }
-    Vec::new()
+    let read = |(name, sql): (&str, String)| {
+        let error = connection.query_row(&sql, [], |_| Ok(())).err()?;
+        let is_damage = error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt);
+        is_damage.then(|| format!("the index {name} cannot be read"))
+    };
+    schema::whole_indexes().filter_map(read).collect()
 }
 
 /// Repairs the file of a store, after a copy of it is made beside it. `second_name` is the second name that the file has or may have;

@@ -7,6 +7,9 @@ use azureal_core::{SessionId, SessionProblem, counted};
 /// The longest gap that is filled, in events. A longer one is more likely a wrong number than so many lost events.
 pub(super) const LONGEST_GAP: u64 = 100_000;
 
+/// The most findings of SQLite that a message names.
+const NAMED: usize = 3;
+
 /// Something that is wrong in the file of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -57,6 +60,11 @@ pub enum StoreProblem {
         /// The number of rows.
         rows: u64,
     },
+    /// SQLite has noted a last number of a session that none can have, so no session can be created.
+    LastNumber {
+        /// The number.
+        number: i64,
+    },
 }
 
 impl StoreProblem {
@@ -78,7 +86,8 @@ impl StoreProblem {
             Self::WithoutPlace { .. }
             | Self::EventCells { .. }
             | Self::Numbers { .. }
-            | Self::Meta { .. } => "row_type",
+            | Self::Meta { .. }
+            | Self::LastNumber { .. } => "row_type",
             Self::Summaries { .. } => "summary",
             Self::Orphans { .. } => "orphan_events",
         }
@@ -123,6 +132,7 @@ impl StoreProblem {
             Self::WithoutPlace { .. } | Self::Numbers { .. } | Self::Meta { .. } => {
                 "sets the rows aside".to_owned()
             }
+            Self::LastNumber { .. } => "sets the row aside, and writes the highest number in use".to_owned(),
             Self::EventCells { .. } => "writes kind and length again".to_owned(),
             Self::Summaries { .. } => "sets the summaries aside".to_owned(),
             Self::Orphans { session, events, .. } => match (session.parse::<u32>(), events) {
@@ -137,7 +147,15 @@ impl fmt::Display for StoreProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unusable(why) => write!(f, "the file cannot be used: {why}"),
-            Self::Structure(found) => write!(f, "the file is damaged: {}", found.join("; ")),
+            Self::Structure(found) => {
+                let (first, rest) = found.split_at(found.len().min(NAMED));
+                write!(f, "the file is damaged: {}", first.join("; "))?;
+                if rest.is_empty() {
+                    Ok(())
+                } else {
+                    write!(f, "; and {} more findings of SQLite", rest.len())
+                }
+            }
             Self::Session(session, problem) => write!(f, "{session}: {problem}"),
             Self::WithoutPlace { session, events } => write!(
                 f,
@@ -150,14 +168,19 @@ impl fmt::Display for StoreProblem {
             Self::Summaries { session, summaries } => {
                 write!(f, "{session}: {} cannot be used", summaries_text(*summaries))
             }
-            Self::Orphans { session, events, summaries } => write!(
-                f,
-                "{} and {} of a session that is not there: {session}",
-                counted(*events, "event"),
-                summaries_text(*summaries)
-            ),
+            Self::Orphans { session, events, summaries } => {
+                let parts = [
+                    Some(counted(*events, "event")).filter(|_| *events > 0),
+                    Some(summaries_text(*summaries)).filter(|_| *summaries > 0),
+                ];
+                let parts: Vec<String> = parts.into_iter().flatten().collect();
+                write!(f, "{} of a session that is not there: {session}", parts.join(" and "))
+            }
             Self::Numbers { rows } => {
                 write!(f, "{} of sessions with a number that none can have", counted(*rows, "row"))
+            }
+            Self::LastNumber { number } => {
+                write!(f, "the last number of a session is {number}, so none can be created")
             }
             Self::Meta { rows } => write!(f, "{} of the table `meta` is no text", counted(*rows, "row")),
         }

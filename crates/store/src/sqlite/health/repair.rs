@@ -12,9 +12,9 @@ use super::super::codec::Codec;
 use super::super::error::Fault;
 use super::super::schema::{IS_USABLE, SessionColumns};
 use super::super::values::{self, guarded};
-use super::super::{connection, counts, events};
+use super::super::{connection, counts, events, sessions};
 use super::former_uuid::FormerUuids;
-use super::rows::{self, known_columns, session_id, wrong_columns};
+use super::rows::{self, ORPHAN, known_columns, session_id, wrong_columns};
 use super::set_aside::SetAside;
 use super::{NewUuid, Progress, StoreProblem};
 use crate::timestamp::now;
@@ -81,7 +81,8 @@ fn repair_all(
         repair.recount()?;
     }
     let Repair { done, .. } = repair;
-    // What others have appended, and sessions without a place in the list.
+    // What others have appended, and sessions without a place in the list. Of a damaged file, also those that were never counted.
+    sessions::fill_uuids(&transaction)?;
     counts::catch_up(&transaction, codec)?;
     aside.sync()?;
     connection::commit(transaction)?;
@@ -125,6 +126,7 @@ impl Repair<'_> {
                 let rows = "SELECT rowid FROM meta WHERE typeof(key) <> 'text' OR typeof(value) <> 'text'";
                 self.take_out_rows("meta", rows, &why)
             }
+            StoreProblem::LastNumber { .. } => self.set_last_number(&why),
             StoreProblem::Unusable(_) | StoreProblem::Structure(_) => Ok(()),
         }
     }
@@ -213,19 +215,35 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Sets the orphans aside that cannot belong to a session.
+    /// Sets the last number of a session aside, and notes the highest one in use instead.
+    fn set_last_number(&mut self, why: &str) -> Result<(), Fault> {
+        self.take_out_rows(
+            "sqlite_sequence",
+            "SELECT rowid FROM sqlite_sequence WHERE name = 'sessions'",
+            why,
+        )?;
+        let sql = "INSERT INTO sqlite_sequence (name, seq)
+                   SELECT 'sessions', ifnull(max(id), 0) FROM
+                     (SELECT id FROM sessions UNION ALL SELECT session_id FROM events UNION ALL SELECT session_id FROM compactions)
+                   WHERE typeof(id) = 'integer' AND id <= 4294967295";
+        self.connection.execute(sql, [])?;
+        Ok(())
+    }
+
+    /// Sets the orphans aside that cannot belong to a session, or of which there are only summaries.
     fn take_out_orphans(&mut self, session: &str, why: &str) -> Result<(), Fault> {
         for table in ["events", "compactions"] {
-            let rows: Vec<i64> = self
+            // By its text, which is not that of a value that is not UTF-8.
+            let orphans: Vec<(i64, String)> = self
                 .connection
                 .prepare(&format!(
-                    "SELECT id FROM {table}
-                     WHERE (session_id IS NULL OR session_id NOT IN (SELECT id FROM sessions))
-                       AND ifnull(CAST(substr(session_id, 1, 100) AS TEXT), 'NULL') = ?1"
+                    "SELECT id, {ORPHAN} FROM {table}
+                     WHERE session_id IS NULL OR session_id NOT IN (SELECT id FROM sessions)"
                 ))?
-                .query_map([session], |row| row.get(0))?
+                .query_map([], |row| Ok((row.get(0)?, values::text(row.get_ref(1)?).unwrap_or_default())))?
                 .collect::<rusqlite::Result<_>>()?;
-            self.delete(table, &rows, why)?;
+            let of_session = orphans.into_iter().filter(|(_, found)| found == session);
+            self.delete(table, &of_session.map(|(row, _)| row).collect::<Vec<_>>(), why)?;
         }
         Ok(())
     }

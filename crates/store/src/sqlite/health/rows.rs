@@ -70,7 +70,19 @@ pub(super) fn check(
     if rows > 0 {
         check.problems.push(StoreProblem::Meta { rows: rows.cast_unsigned() });
     }
+    check.problems.extend(last_number(connection)?);
     Ok(check)
+}
+
+/// Returns the problem of a last number that is too large. Another wrong value is none: SQLite continues after the highest number in use.
+fn last_number(connection: &Connection) -> rusqlite::Result<Option<StoreProblem>> {
+    // A file of the original program has no such table, or no such row.
+    if schema::columns(connection, "sqlite_sequence")?.is_empty() {
+        return Ok(None);
+    }
+    let sql = "SELECT max(seq) FROM sqlite_sequence WHERE name = 'sessions' AND typeof(seq) = 'integer' AND seq > 4294967295";
+    let number: Option<i64> = connection.query_row(sql, [], |row| row.get(0))?;
+    Ok(number.map(|number| StoreProblem::LastNumber { number }))
 }
 
 pub(super) fn session_id(number: i64) -> Option<SessionId> {
@@ -244,13 +256,15 @@ fn lacks_uuid(connection: &Connection, columns: &SessionColumns, session: i64) -
     })
 }
 
+/// The session of an orphan as text: it may be no number. NULL is in no list.
+pub(super) const ORPHAN: &str = "ifnull(CAST(substr(session_id, 1, 100) AS TEXT), 'NULL')";
+
 /// Finds events and summaries without their session.
 fn orphans(connection: &Connection) -> rusqlite::Result<Vec<StoreProblem>> {
     let mut found: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for (table, is_event) in [("events", true), ("compactions", false)] {
-        // Of each group the number as text: it may be no number. NULL is in no list.
         let sql = format!(
-            "SELECT ifnull(CAST(substr(session_id, 1, 100) AS TEXT), 'NULL'), count(*) FROM {table}
+            "SELECT {ORPHAN}, count(*) FROM {table}
              WHERE session_id IS NULL OR session_id NOT IN (SELECT id FROM sessions) GROUP BY session_id"
         );
         let mut statement = connection.prepare(&sql)?;

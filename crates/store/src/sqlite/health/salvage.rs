@@ -70,6 +70,21 @@ impl Table {
         names.iter().map(|name| (*name).to_owned()).collect()
     }
 
+    /// Returns the columns by the definition in the damaged file. In the place of a name that is not ours is the own column of that place, if no other
+    /// place has its name: then the name is damaged.
+    fn columns_by(self, name: &str, sql: &Value) -> Vec<String> {
+        let own = self.own_columns();
+        let Some(mut columns) = columns_of(name, sql) else { return own };
+        for (index, column) in own.iter().enumerate() {
+            if !columns.contains(column)
+                && let Some(found) = columns.get_mut(index).filter(|found| !own.contains(found))
+            {
+                found.clone_from(column);
+            }
+        }
+        columns
+    }
+
     /// Recognises the table of a row by its shape.
     fn of_shape(values: &[Value]) -> Option<Self> {
         use Value::{Blob, Integer, Null, Text};
@@ -157,12 +172,14 @@ impl Salvage<'_> {
         }
         // Sessions first, so that no event is without one for a while.
         roots.sort_by_key(|(name, ..)| name != "sessions");
-        for (name, root, sql) in roots {
-            let table = TABLES.into_iter().find(|table| table.name() == name);
-            if let Some(table) = table {
-                let columns = columns_of(&name, &sql).unwrap_or_else(|| table.own_columns());
-                self.columns.insert(table, columns);
+        let of_name = |name: &str| TABLES.into_iter().find(|table| table.name() == name);
+        for (name, _, sql) in &roots {
+            if let Some(table) = of_name(name) {
+                self.columns.insert(table, table.columns_by(name, sql));
             }
+        }
+        for (name, root, _) in roots {
+            let table = of_name(&name);
             for leaf in pages.leaves(root) {
                 if !seen.insert(leaf) {
                     continue;
@@ -170,10 +187,19 @@ impl Salvage<'_> {
                 let found = pages.rows(leaf);
                 self.done.unreadable += found.unreadable as u64;
                 for row in found.rows {
+                    let shape = Table::of_shape(&row.values);
                     match table {
-                        Some(table) => self.add(table, row)?,
-                        None if name == SEQUENCE => self.note_number(&row),
-                        None => self.set_aside(&name, "the table is not ours", &[], row)?,
+                        // A page of another table can be in the place of this one's, with all that it leads to.
+                        Some(table) => self.add(shape.unwrap_or(table), row)?,
+                        None => {
+                            // The name is damaged, or the page.
+                            let is_sequence = name == SEQUENCE;
+                            match shape.filter(|shape| is_sequence || !self.columns.contains_key(shape)) {
+                                Some(table) => self.add(table, row)?,
+                                None if is_sequence => self.note_number(&row),
+                                None => self.set_aside(&name, "the table is not ours", &[], row)?,
+                            }
+                        }
                     }
                 }
             }
@@ -208,6 +234,9 @@ impl Salvage<'_> {
             } else if *value != Value::Null {
                 has_unknown = true;
             }
+        }
+        if names.is_empty() {
+            return self.set_aside(table.name(), "it has no values", &columns, row);
         }
         let places: Vec<String> = (1..=names.len()).map(|number| format!("?{number}")).collect();
         let sql =
