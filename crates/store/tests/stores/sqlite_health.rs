@@ -131,6 +131,7 @@ fn each_damaged_row_is_named_and_repaired() {
         ("UPDATE sessions SET name = x'ff00' WHERE id = 3", "row_type"),
         ("UPDATE sessions SET counted_seq = 'x' WHERE id = 3", "row_type"),
         ("UPDATE events SET kind = x'00' WHERE session_id = 3 AND seq = 4", "row_type"),
+        ("UPDATE events SET kind = 'UserMessagE' WHERE session_id = 3 AND seq = 5", "row_type"),
         ("UPDATE events SET seq = 'x' WHERE session_id = 3 AND seq = 80", "row_type"),
         ("UPDATE events SET data = x'28b52ffd00' WHERE session_id = 3 AND seq = 4", "undecodable_event"),
         ("DELETE FROM events WHERE session_id = 3 AND seq BETWEEN 4 AND 9", "gap"),

@@ -27,7 +27,7 @@ pub enum StoreProblem {
         /// The number of events.
         events: u64,
     },
-    /// Kind or length of events of a session have a wrong type.
+    /// Kind or length of events of a session have a wrong type, or the kind is not that of the data.
     EventCells {
         /// The session.
         session: SessionId,
@@ -163,7 +163,7 @@ impl fmt::Display for StoreProblem {
                 counted(*events, "event")
             ),
             Self::EventCells { session, events } => {
-                write!(f, "{session}: kind or length of {} has a wrong type", counted(*events, "event"))
+                write!(f, "{session}: kind or length of {} is wrong", counted(*events, "event"))
             }
             Self::Summaries { session, summaries } => {
                 write!(f, "{session}: {} cannot be used", summaries_text(*summaries))

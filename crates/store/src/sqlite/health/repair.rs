@@ -310,24 +310,31 @@ impl Repair<'_> {
     /// Writes kind and length of events again, as far as they can be decoded.
     fn rewrite_cells(&mut self, id: SessionId) -> Result<(), Fault> {
         let session = i64::from(id.number());
-        let rows: Vec<(i64, Value)> = self
+        let ids: Vec<i64> = self
             .connection
-            .prepare(&format!(
-                "SELECT id, {} FROM events WHERE session_id = ?1
-                   AND (typeof(kind) <> 'text' OR typeof(char_len) <> 'integer')",
-                events::DATA
-            ))?
-            .query_map([session], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .prepare("SELECT id FROM events WHERE session_id = ?1")?
+            .query_map([session], |row| row.get(0))?
             .collect::<rusqlite::Result<_>>()?;
-        for (row, data) in rows {
+        let sql = format!(
+            "SELECT kind, {}, typeof(kind) = 'text' AND typeof(char_len) = 'integer' FROM events WHERE id = ?1",
+            events::DATA
+        );
+        for row in ids {
+            let (kind, data, has_types): (String, Value, bool) =
+                self.connection.prepare_cached(&sql)?.query_row([row], |row| {
+                    Ok((values::text(row.get_ref(0)?).unwrap_or_default(), row.get(1)?, row.get(2)?))
+                })?;
             let json = self.codec.unpack(ValueRef::from(&data));
-            let stored = StoredEvent { seq: Seq::START, kind: String::new(), json };
+            let stored = StoredEvent { seq: Seq::START, kind, json };
+            if has_types && !rows::has_other_kind(&stored) {
+                continue;
+            }
             // One that cannot be decoded is replaced.
             let (kind, length) = match (stored.event(), &stored.json) {
                 (Ok(event), Ok(json)) => (event.kind().to_owned(), json.chars().count()),
                 _ => (String::new(), 0),
             };
-            self.aside.add_row(self.connection, "events", row, "kind or length has a wrong type")?;
+            self.aside.add_row(self.connection, "events", row, "kind or length is wrong")?;
             self.connection.execute(
                 "UPDATE events SET kind = ?2, char_len = ?3 WHERE id = ?1",
                 params![row, kind, length.cast_signed() as i64],

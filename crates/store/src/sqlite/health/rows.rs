@@ -118,8 +118,8 @@ fn check_session(
                 continue;
             }
         };
-        let stored = stored(row, codec, seq)?;
-        if has_wrong_cells(row)? {
+        let (stored, has_other_kind) = stored(row, codec, seq)?;
+        if has_other_kind || has_wrong_cells(row)? {
             cells += 1;
         }
         if stored.json.is_ok() && stored.kind == "Complete" {
@@ -169,16 +169,27 @@ SELECT seq, CASE WHEN octet_length(kind) > 1000 THEN '' ELSE kind END,
        CASE WHEN typeof(char_len) = 'integer' THEN char_len END
 FROM events WHERE session_id = ?1 ORDER BY seq, id";
 
-fn stored(row: &Row<'_>, codec: &mut Codec, seq: i64) -> rusqlite::Result<StoredEvent> {
+/// Returns an event, and whether its kind is not that of its data.
+fn stored(row: &Row<'_>, codec: &mut Codec, seq: i64) -> rusqlite::Result<(StoredEvent, bool)> {
     let kind = values::text(row.get_ref(1)?).unwrap_or_default();
     let mut stored = StoredEvent { seq: events::seq(seq), kind, json: codec.unpack(row.get_ref(2)?) };
+    let has_other_kind = has_other_kind(&stored);
     // Read and counted as everywhere else.
     if let Ok(json) = &stored.json
         && let Some(event) = original_prompts::corrected(json, row.get_ref(5)?)
     {
         stored.json = Ok(event.to_json());
     }
-    Ok(stored)
+    Ok((stored, has_other_kind))
+}
+
+/// Returns whether the kind of an event is not that of its data. Queries go by the kind.
+pub(super) fn has_other_kind(stored: &StoredEvent) -> bool {
+    let Ok(json) = &stored.json else { return false };
+    // Almost always the text begins with the kind, so it is not parsed.
+    let tag = json.strip_prefix('{').unwrap_or(json).strip_prefix('"');
+    let begins = tag.and_then(|tag| tag.strip_prefix(&stored.kind)).is_some_and(|rest| rest.starts_with('"'));
+    !begins && stored.event().is_ok_and(|event| event.kind() != stored.kind)
 }
 
 fn has_wrong_cells(row: &Row<'_>) -> rusqlite::Result<bool> {
