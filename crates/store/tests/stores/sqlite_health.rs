@@ -201,6 +201,26 @@ fn a_gap_and_an_undecodable_event_keep_the_numbers_of_the_others() {
 }
 
 #[test]
+fn events_get_back_the_numbers_that_their_neighbours_show() {
+    let template = Folder::with_store();
+    let all = template.events();
+    // Without the constraint, as another program may leave the table.
+    template.sql(
+        "CREATE TABLE copy AS SELECT * FROM events; DROP TABLE events;
+         CREATE TABLE events (id INTEGER PRIMARY KEY, session_id INTEGER NOT NULL REFERENCES sessions(id) ON DELETE CASCADE,
+           seq INTEGER NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL, char_len INTEGER NOT NULL DEFAULT 0);
+         INSERT INTO events SELECT * FROM copy; DROP TABLE copy;",
+    );
+    for (seq, of) in [("'x'", 80), ("-92", 27), ("'x'", 1), ("9", 10), ("11", 10), ("5", 40), ("79", 80)] {
+        let folder = Folder::copy_of(&template);
+        folder.sql(&format!("UPDATE events SET seq = {seq} WHERE session_id = 3 AND seq = {of}"));
+        let repaired = folder.repair();
+        assert!(folder.events() == all, "{of} as {seq}");
+        assert_eq!(repaired.set_aside.map(|(_, rows)| rows), Some(1), "{of} as {seq}");
+    }
+}
+
+#[test]
 fn a_damaged_file_is_replaced_by_one_with_every_row_that_can_be_read() {
     let template = Folder::with_store();
     let all = template.events();

@@ -118,7 +118,10 @@ impl StoreProblem {
                     return None;
                 }
                 SessionProblem::Gap { .. } => "puts a note in the place of each missing event".to_owned(),
-                SessionProblem::SharedPlace { .. } => "sets the second row aside".to_owned(),
+                SessionProblem::SharedPlace { .. } => {
+                    "gives an event the number that it had, if its neighbours show it; else sets the second row aside"
+                        .to_owned()
+                }
                 SessionProblem::Counts { .. } => "counts the events again".to_owned(),
                 SessionProblem::Values { .. } => {
                     "sets the row aside, and writes the values that are read now".to_owned()
@@ -129,9 +132,11 @@ impl StoreProblem {
                 }
                 _ => return None,
             },
-            Self::WithoutPlace { .. } | Self::Numbers { .. } | Self::Meta { .. } => {
-                "sets the rows aside".to_owned()
+            Self::WithoutPlace { .. } => {
+                "gives them the numbers that they had, if their neighbours show them; else sets the rows aside"
+                    .to_owned()
             }
+            Self::Numbers { .. } | Self::Meta { .. } => "sets the rows aside".to_owned(),
             Self::LastNumber { .. } => "sets the row aside, and writes the highest number in use".to_owned(),
             Self::EventCells { .. } => "writes kind and length again".to_owned(),
             Self::Summaries { .. } => "sets the summaries aside".to_owned(),

@@ -26,6 +26,18 @@ const DAMAGED: &str = "damaged";
 /// The name of the notes in the place of missing events.
 const NOTE: &str = "azureal doctor";
 const MISSING: &str = "an event is missing here";
+/// The events of a session whose number is none.
+const WITHOUT_PLACE: &str = "SELECT id FROM events WHERE session_id = ?1
+  AND NOT (typeof(seq) = 'integer' AND seq >= 1 AND seq < 9223372036854775807)";
+/// The number that an event had, if it has another, and this one is free and follows that of all rows before its own, and the rows after it go on from there.
+const PLACE: &str = "
+WITH others AS (SELECT id, seq FROM events WHERE session_id = ?1 AND id <> ?2
+                  AND typeof(seq) = 'integer' AND seq >= 1 AND seq < 9223372036854775806),
+     neighbours AS (SELECT ifnull((SELECT max(seq) FROM others WHERE id < ?2), 0) + 1 AS place,
+                           (SELECT min(seq) FROM others WHERE id > ?2) AS next)
+SELECT place FROM neighbours
+WHERE (next IS NULL OR next = place + 1) AND place NOT IN (SELECT seq FROM others)
+  AND place IS NOT (SELECT seq FROM events WHERE id = ?2)";
 
 /// The result of a repair.
 #[derive(Debug, Default)]
@@ -74,6 +86,18 @@ fn repair_all(
         if fixable.is_empty() {
             break;
         }
+        // An event that is back in its place fills a gap.
+        let mut are_placed = false;
+        for problem in &fixable {
+            if repair.restore_places(problem)? {
+                repair.done.repaired.push(problem.clone());
+                are_placed = true;
+            }
+        }
+        if are_placed {
+            repair.recount()?;
+            continue;
+        }
         for problem in fixable {
             repair.fix(&problem)?;
             repair.done.repaired.push(problem);
@@ -105,9 +129,7 @@ impl Repair<'_> {
         match problem {
             StoreProblem::Session(id, problem) => self.fix_session(*id, problem, &why),
             StoreProblem::WithoutPlace { session, .. } => {
-                let sql = "SELECT id FROM events WHERE session_id = ?1
-                           AND NOT (typeof(seq) = 'integer' AND seq >= 1 AND seq < 9223372036854775807)";
-                self.take_out("events", sql, *session, &why)
+                self.take_out("events", WITHOUT_PLACE, *session, &why)
             }
             StoreProblem::EventCells { session, .. } => self.rewrite_cells(*session),
             StoreProblem::Summaries { session, .. } => {
@@ -179,6 +201,37 @@ impl Repair<'_> {
         }
     }
 
+    /// Gives events that have no place of their own the one that they had, where their neighbours show it: the rows of a session are in the
+    /// order of its events. Returns whether there was such an event.
+    fn restore_places(&mut self, problem: &StoreProblem) -> Result<bool, Fault> {
+        let (id, sql) = match problem {
+            StoreProblem::WithoutPlace { session, .. } => (session, WITHOUT_PLACE.to_owned()),
+            StoreProblem::Session(session, SessionProblem::SharedPlace { seq }) => {
+                let seq = events::integer(*seq);
+                (session, format!("SELECT id FROM events WHERE session_id = ?1 AND seq = {seq} ORDER BY id"))
+            }
+            _ => return Ok(false),
+        };
+        let session = i64::from(id.number());
+        let why = problem.to_string();
+        let mut are_placed = false;
+        for row in self.rows_of(&sql, session)? {
+            let place = self.connection.query_row(PLACE, [session, row], |row| row.get(0));
+            let place: Option<i64> = place.optional()?;
+            if let Some(place) = place {
+                self.aside.add_row(self.connection, "events", row, &why)?;
+                self.connection.execute("UPDATE events SET seq = ?2 WHERE id = ?1", [row, place])?;
+                self.changed.insert(session);
+                are_placed = true;
+            }
+        }
+        Ok(are_placed)
+    }
+
+    fn rows_of(&self, sql: &str, session: i64) -> rusqlite::Result<Vec<i64>> {
+        self.connection.prepare(sql)?.query_map([session], |row| row.get(0))?.collect()
+    }
+
     fn set_uuid(&self, session: i64, uuid: Uuid) -> Result<(), Fault> {
         let sql = "UPDATE sessions SET uuid = ?2 WHERE id = ?1";
         self.connection.execute(sql, params![session, uuid.to_string()])?;
@@ -188,11 +241,7 @@ impl Repair<'_> {
     /// Sets the rows aside that a query of a session finds, and deletes them.
     fn take_out(&mut self, table: &str, sql: &str, id: SessionId, why: &str) -> Result<(), Fault> {
         let session = i64::from(id.number());
-        let rows: Vec<i64> = self
-            .connection
-            .prepare(sql)?
-            .query_map([session], |row| row.get(0))?
-            .collect::<rusqlite::Result<_>>()?;
+        let rows = self.rows_of(sql, session)?;
         self.delete(table, &rows, why)?;
         self.changed.insert(session);
         Ok(())
@@ -310,11 +359,7 @@ impl Repair<'_> {
     /// Writes kind and length of events again, as far as they can be decoded.
     fn rewrite_cells(&mut self, id: SessionId) -> Result<(), Fault> {
         let session = i64::from(id.number());
-        let ids: Vec<i64> = self
-            .connection
-            .prepare("SELECT id FROM events WHERE session_id = ?1")?
-            .query_map([session], |row| row.get(0))?
-            .collect::<rusqlite::Result<_>>()?;
+        let ids = self.rows_of("SELECT id FROM events WHERE session_id = ?1", session)?;
         let sql = format!(
             "SELECT kind, {}, typeof(kind) = 'text' AND typeof(char_len) = 'integer' FROM events WHERE id = ?1",
             events::DATA
