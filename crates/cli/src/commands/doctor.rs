@@ -167,11 +167,32 @@ fn print(report: &Report, out: &mut Output) -> Result<(), Failure> {
         (Some(sessions), None) => counted(sessions, "session"),
         (None, _) => "no session could be read".to_owned(),
     };
-    if report.is_healthy() {
-        let content = if report.sessions.is_none() { "there is no store yet".to_owned() } else { content };
-        return out.line(&format!("nothing is wrong: {content}"));
-    }
-    out.line(&format!("checked {}: {content}", visible_line(&report.store)))
+    let store = visible_line(&report.store);
+    out.line(&match (report.is_healthy(), report.sessions) {
+        (true, None) => "nothing is wrong: there is no store yet".to_owned(),
+        (true, Some(_)) => format!("nothing is wrong in {store}: {content}"),
+        (false, _) => format!("checked {store}: {content}"),
+    })?;
+    let agents: Vec<String> = report
+        .agents
+        .iter()
+        .filter(|state| state.program.is_some() || state.is_built_in)
+        .map(agent_text)
+        .collect();
+    out.line(&visible_line(&format!("agents: {}", agents.join(", "))))
+}
+
+/// Returns an agent that is there with its version, and why it cannot be used.
+fn agent_text(state: &AgentState) -> String {
+    let version = state.version.as_ref().map_or_else(String::new, |version| format!(" {version}"));
+    let problem = match state.problem {
+        Some(Problem::NotLoggedIn) => " (no login found)",
+        Some(Problem::TooOld) => " (too old)",
+        Some(Problem::NoVersion | Problem::NotInstalled) => " (cannot be used)",
+        None if state.is_built_in => " (built in)",
+        None => "",
+    };
+    format!("{}{version}{problem}", state.agent)
 }
 
 /// Returns an error if something is wrong.

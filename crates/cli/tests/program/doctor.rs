@@ -561,6 +561,7 @@ fn nothing_is_found_where_nothing_is_wrong() {
     exit code 0
     --- stdout
     nothing is wrong: there is no store yet
+    agents: offline (built in)
     ");
     let world = crate::doctor::world();
     world.run(&["fork", "S1", "--at", "7"]);
@@ -707,6 +708,7 @@ fn the_report_for_people_says_what_a_repair_does() {
     ! S1: its stored counts are not those of its events: answered, rendered_chars
       --fix counts the events again
     checked [folder]/p/.azureal/sessions.azs: 1 session, 2 events
+    agents: offline (built in)
     --- stderr
     error: 2 problems found
     hint: `azureal doctor --fix` repairs 2 problems
