@@ -73,7 +73,7 @@ fn a_page_renders_folds_and_searches() {
         (count(&mut page, ".prompt"), count(&mut page, ".answer"), count(&mut page, ".tool")),
         (2, 3, 1)
     );
-    assert_eq!(page.evaluate("document.querySelector('.answer h4').textContent"), "Plan");
+    assert_eq!(page.evaluate("document.querySelector('.answer h3').textContent"), "Plan");
     assert_eq!(page.evaluate("document.querySelector('.answer strong').textContent"), "look");
     assert_eq!(page.evaluate("document.querySelectorAll('nav li').length"), 2);
     assert_eq!(page.evaluate("document.getElementById('bar').hidden"), false);
@@ -126,6 +126,100 @@ fn a_page_renders_folds_and_searches() {
 }
 
 #[test]
+fn a_hit_is_found_across_elements_and_scrolled_to() {
+    let Some(mut browser) = Browser::start() else { return };
+    let world = World::new();
+    let log: Vec<String> = (0..2000).map(|line| format!("line {line} {}", "long ".repeat(60))).collect();
+    let mut events = vec![
+        user("Go"),
+        assistant(
+            "The **bold** word.\n\n```rust\npub fn main() {}\n```\n\nSplit over\ntwo lines. \u{130}stanbul.",
+        ),
+        call("t1", "cat log"),
+        result("t1", &format!("{}\nthe end", log.join("\n"))),
+    ];
+    for turn in 0..200 {
+        events.push(user(&format!("Prompt {turn}")));
+        events.push(assistant(&"A paragraph.\n\n".repeat(turn % 30)));
+    }
+    let file = page_of(&world, &events);
+    let mut page = browser.open(&file);
+    for wanted in
+        ["bold word", "fn main()", "split over two", "stanbul", "line 1500", "the end", "prompt 150"]
+    {
+        assert_eq!(search(&mut page, wanted), "1 hit", "{wanted}");
+        press(&mut page, "Enter", false);
+        let is_in_view = page.evaluate(
+            "(() => {
+                const hit = [...CSS.highlights.get('hit')][0], rect = hit.getBoundingClientRect();
+                const box = hit.startContainer.parentElement.closest('pre');
+                const frame = box ? box.getBoundingClientRect() : rect;
+                return rect.top > 40 && rect.bottom < innerHeight && rect.top >= frame.top && rect.bottom <= frame.bottom
+                    && rect.left >= frame.left;
+            })()",
+        );
+        assert_eq!(is_in_view, true, "{wanted}");
+    }
+    // The number of an event is not a part of its text.
+    assert_eq!(search(&mut page, "#2"), "no hits");
+    // A prompt far away is where its link leads to, and a link shows what is hidden.
+    let top = "new Promise((done) => setTimeout(() => done(document.querySelector(location.hash).getBoundingClientRect().top), 300))";
+    page.evaluate("document.querySelectorAll('nav a')[180].click()");
+    let place = page.evaluate(top).as_f64().unwrap();
+    assert!((0.0..200.0).contains(&place), "{place}");
+    page.evaluate("document.getElementById('talk').click(); location.hash = '#e3'");
+    let place = page.evaluate(top).as_f64().unwrap();
+    assert!((0.0..200.0).contains(&place), "{place}");
+    assert_eq!(page.evaluate("document.querySelector('#e3').checkVisibility()"), true);
+    // Paper is light.
+    page.emulate("", &[("prefers-color-scheme", "light")]);
+    page.evaluate("document.getElementById('theme').click()");
+    let ink = |page: &mut Page<'_>| {
+        page.evaluate("getComputedStyle(document.body).color").as_str().unwrap().to_owned()
+    };
+    let dark = ink(&mut page);
+    page.emulate("print", &[("prefers-color-scheme", "light")]);
+    assert_ne!(ink(&mut page), dark);
+}
+
+#[test]
+fn a_page_says_who_speaks() {
+    let Some(mut browser) = Browser::start() else { return };
+    let world = World::new();
+    let picture = json!({"type": "image", "media_type": "image/png", "data": "AQID"});
+    let blocks = [json!({"type": "text", "text": "See this"}), picture.clone()];
+    let events = [
+        user("First"),
+        json!({"Init": {"cwd": "/", "model": "m", "agent": "claude"}}),
+        assistant("One"),
+        json!({"Message": {"role": "user", "content": blocks}}),
+        json!({"ModelSwitch": {"model": "gpt", "agent": "codex"}}),
+        assistant("Two"),
+        json!({"Message": {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "Look", "input": {}}]}}),
+        json!({"Message": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": [picture]}]}}),
+        assistant("# שלום\n\n- א"),
+    ];
+    let mut page = browser.open(&page_of(&world, &events));
+    let names =
+        page.evaluate("[...document.querySelectorAll('article > h2')].map((e) => e.textContent).join()");
+    assert_eq!(names, "You,claude,You,codex,codex,Result,codex");
+    assert_eq!(
+        page.evaluate("[...document.querySelectorAll('nav a')].map((e) => e.textContent).join()"),
+        "First,See this"
+    );
+    // A text from right to left stands on the right.
+    let sides = "['h3', 'ul'].map((name) => {
+        const e = [...document.querySelectorAll(`.answer ${name}`)].at(-1), range = new Range();
+        range.selectNodeContents(name === 'ul' ? e.querySelector('li') : e);
+        return range.getBoundingClientRect().left - e.getBoundingClientRect().left > 100;
+    }).join()";
+    assert_eq!(page.evaluate(sides), "true,true");
+    // Every control has a name of letters.
+    let controls = "[...document.querySelectorAll('button, input')].every((e) => /[a-z]/.test(e.ariaLabel ?? e.textContent))";
+    assert_eq!(page.evaluate(controls), true);
+}
+
+#[test]
 fn a_page_of_ten_thousand_events_opens_quickly() {
     let Some(mut browser) = Browser::start() else { return };
     let world = World::new();
@@ -145,7 +239,7 @@ fn a_page_of_ten_thousand_events_opens_quickly() {
     let loading = page.loading();
     assert!(loading < Duration::from_secs(20), "{loading:?}");
     let started = std::time::Instant::now();
-    assert_eq!(search(&mut page, "last needle"), "1 hits");
+    assert_eq!(search(&mut page, "last needle"), "1 hit");
     assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     eprintln!(
         "{} bytes loaded in {loading:?}, searched in {:?}",
@@ -298,8 +392,8 @@ fn everywhere(text: &str, number: usize) -> Vec<Value> {
 
 /// What a page of hostile texts must not have, as an expression that returns the first example.
 const FOREIGN: &str = r##"(() => {
-    const allowed = new Set("HTML HEAD META TITLE STYLE BODY HEADER H1 P SPAN DIV INPUT OUTPUT BUTTON NAV DETAILS SUMMARY OL UL LI A MAIN SECTION ARTICLE H3 H4 PRE CODE B STRONG EM S I BLOCKQUOTE HR BR TABLE THEAD TBODY TR TH TD IMG AUDIO VIDEO SCRIPT".split(" "));
-    const attributes = new Set("lang charset http-equiv content name class id hidden type placeholder aria-label autocomplete spellcheck for title aria-pressed href rel dir start open alt src controls preload".split(" "));
+    const allowed = new Set("HTML HEAD META TITLE STYLE BODY HEADER H1 H2 P SPAN DIV INPUT OUTPUT BUTTON NAV DETAILS SUMMARY OL UL LI A MAIN SECTION ARTICLE H3 H4 H5 H6 PRE CODE B STRONG EM S I BLOCKQUOTE HR BR TABLE THEAD TBODY TR TH TD IMG AUDIO VIDEO SCRIPT".split(" "));
+    const attributes = new Set("lang charset http-equiv content name class id hidden type placeholder aria-label autocomplete spellcheck for title aria-pressed href rel role dir start open alt src controls preload".split(" "));
     if (document.scripts.length !== 1 || document.styleSheets.length !== 1) return "scripts or styles";
     if (document.head.querySelectorAll("meta").length !== 6) return "meta";
     for (const e of document.querySelectorAll("*")) {

@@ -12,21 +12,21 @@ mod tree;
 
 use std::io::Write;
 
-use azureal_core::{Event, Seq, SessionRecord, counted, duration_text};
+use azureal_core::{Block, Event, Role, Seq, SessionRecord, counted, duration_text};
 
 use super::masking::Masking;
 use super::{ExportError, Source, each_event};
 use crate::DamagedEvents;
 
-use self::render::{Renderer, compaction, grouped, title};
+use self::render::{Renderer, compaction, grouped, has_results, title};
 use self::text::escaped;
 use self::tree::Tree;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 /// The hashes of the two, as a policy has them. A test computes them again.
-const STYLE_HASH: &str = "sha256-ybj8Wj3emGtrVYPxTs33WAZWqAldjdofHGHRZt8mc7E=";
-const SCRIPT_HASH: &str = "sha256-gdTLa0OrWUkWJi+qsUGVhUOSuAdwv48CgwWiiD2VOaI=";
+const STYLE_HASH: &str = "sha256-FeGjgzP9B9VKJWPezDosppOcl0Fk/QcTp4TmdmdZJmo=";
+const SCRIPT_HASH: &str = "sha256-msDzBX7hHvKLlmkHr2LrQusKbM54/YBWkOKg3OwQq8s=";
 
 pub(super) async fn write(
     source: &Source<'_>,
@@ -60,7 +60,7 @@ pub(super) async fn write(
             continue;
         }
         // A turn is laid out when it comes into view, so a long session opens quickly.
-        if matches!(node.event, Event::UserMessage(_)) || !is_in_turn {
+        if prompt_of(&node.event).is_some() || !is_in_turn {
             writeln!(out, "{}<section class=\"turn\">", if is_in_turn { "</section>\n" } else { "" })?;
             is_in_turn = true;
         }
@@ -121,28 +121,39 @@ fn head(record: &SessionRecord, is_masked: bool, out: &mut impl Write) -> Result
         out,
         "<p class=\"facts\">{}</p>\n</header>\n\
          <div class=\"bar\" id=\"bar\" hidden>\n\
+         <div role=\"search\">\n\
          <input type=\"search\" id=\"query\" placeholder=\"Search ( / )\" aria-label=\"Search in this session\" autocomplete=\"off\" spellcheck=\"false\">\n\
          <output id=\"hits\" for=\"query\"></output>\n\
-         <button type=\"button\" id=\"previous\" title=\"Previous hit (Shift+Enter)\">↑</button>\n\
-         <button type=\"button\" id=\"next\" title=\"Next hit (Enter)\">↓</button>\n\
-         <span class=\"space\"></span>\n\
+         <button type=\"button\" id=\"previous\" aria-label=\"Previous hit\" title=\"Previous hit (Shift+Enter)\">↑</button>\n\
+         <button type=\"button\" id=\"next\" aria-label=\"Next hit\" title=\"Next hit (Enter)\">↓</button>\n\
+         </div>\n<div>\n\
          <button type=\"button\" id=\"talk\" aria-pressed=\"false\" title=\"Hide tool calls and thinking\">Conversation only</button>\n\
-         <button type=\"button\" id=\"fold\" aria-pressed=\"false\">Unfold all</button>\n\
-         <button type=\"button\" id=\"theme\" title=\"Light or dark\">◐</button>\n\
+         <button type=\"button\" id=\"fold\">Unfold all</button>\n\
+         <button type=\"button\" id=\"theme\" aria-label=\"Light or dark\" title=\"Light or dark\">◐</button>\n\
+         </div>\n\
          </div>\n",
         facts.join("\n")
     )?;
     Ok(())
 }
 
+/// Returns the text of a prompt; `None` for another event.
+fn prompt_of(event: &Event) -> Option<&str> {
+    match event {
+        Event::UserMessage(message) => Some(&message.content),
+        // With a picture. Results of tools are in a message of the user too.
+        Event::Message(message) if message.role == Role::User && !has_results(&message.content) => {
+            message.content.iter().find_map(Block::as_text)
+        }
+        _ => None,
+    }
+}
+
 /// Writes the list of prompts.
 fn contents(tree: &Tree, out: &mut impl Write) -> Result<(), ExportError> {
     let prompts: Vec<(Seq, String)> = tree
         .top()
-        .filter_map(|node| match &node.event {
-            Event::UserMessage(message) => Some((node.seq, title(&message.content))),
-            _ => None,
-        })
+        .filter_map(|node| Some((node.seq, title(prompt_of(&node.event)?))))
         .filter(|(_, title)| !title.is_empty())
         .collect();
     if prompts.len() < 2 {

@@ -3,7 +3,7 @@
 //! Only the elements of this file are written, never those of the text: HTML in a text is shown as it is written, links lead to the web or to a mail
 //! address and nowhere else, and images become links, because a page that is opened must not tell anybody so.
 
-use pulldown_cmark::{Alignment, CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
+use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
 use super::code::coloured;
 use super::text::{code_block, escaped};
@@ -94,9 +94,13 @@ impl Writer {
     fn start(&mut self, tag: Tag<'_>) {
         match tag {
             Tag::Paragraph => self.element("<p>", "</p>\n"),
-            // The headings of the page stand above those of a text.
-            Tag::Heading { .. } => self.element("<h4>", "</h4>\n"),
-            Tag::BlockQuote(_) => self.element("<blockquote>\n", "</blockquote>\n"),
+            // Two levels of headings of the page stand above those of a text.
+            Tag::Heading { level: HeadingLevel::H1, .. } => self.element("<h3>", "</h3>\n"),
+            Tag::Heading { level: HeadingLevel::H2, .. } => self.element("<h4>", "</h4>\n"),
+            Tag::Heading { level: HeadingLevel::H3, .. } => self.element("<h5>", "</h5>\n"),
+            Tag::Heading { .. } => self.element("<h6>", "</h6>\n"),
+            // Their marks and columns are on the side where the language begins.
+            Tag::BlockQuote(_) => self.element("<blockquote dir=\"auto\">\n", "</blockquote>\n"),
             Tag::CodeBlock(kind) => {
                 let language = match kind {
                     CodeBlockKind::Fenced(info) => {
@@ -106,12 +110,14 @@ impl Writer {
                 };
                 self.code = Some((language, String::new()));
             }
-            Tag::List(None) => self.element("<ul>\n", "</ul>\n"),
-            Tag::List(Some(first)) => self.element(&format!("<ol start=\"{first}\">\n"), "</ol>\n"),
+            Tag::List(None) => self.element("<ul dir=\"auto\">\n", "</ul>\n"),
+            Tag::List(Some(first)) => {
+                self.element(&format!("<ol dir=\"auto\" start=\"{first}\">\n"), "</ol>\n");
+            }
             Tag::Item => self.element("<li>", "</li>\n"),
             Tag::Table(alignments) => {
                 self.alignments = alignments;
-                self.element("<div class=\"wide\"><table>\n", "</tbody></table></div>\n");
+                self.element("<div class=\"wide\"><table dir=\"auto\">\n", "</tbody></table></div>\n");
             }
             Tag::TableHead => {
                 self.is_in_head = true;
@@ -184,15 +190,15 @@ mod tests {
         for (text, expected) in [
             (
                 "# Title\n\nSome *text* with `code`.",
-                "<h4>Title</h4>\n<p>Some <em>text</em> with <code>code</code>.</p>\n",
+                "<h3>Title</h3>\n<p>Some <em>text</em> with <code>code</code>.</p>\n",
             ),
-            ("1. a\n2. b", "<ol start=\"1\">\n<li>a</li>\n<li>b</li>\n</ol>\n"),
-            ("- [x] done", "<ul>\n<li class=\"task\">☑ done</li>\n</ul>\n"),
+            ("1. a\n2. b", "<ol dir=\"auto\" start=\"1\">\n<li>a</li>\n<li>b</li>\n</ol>\n"),
+            ("- [x] done", "<ul dir=\"auto\">\n<li class=\"task\">☑ done</li>\n</ul>\n"),
             ("```rust\nfn a() {}\n```", "<pre><code><i class=\"k\">fn</i> a() {}</code></pre>\n"),
             ("```\nfn a() {}\n```", "<pre><code>fn a() {}</code></pre>\n"),
             (
                 "|a|b|\n|-|-:|\n|1|2|",
-                "<div class=\"wide\"><table>\n<thead><tr><th>a</th><th class=\"right\">b</th></tr></thead><tbody>\n<tr><td>1</td><td class=\"right\">2</td></tr>\n</tbody></table></div>\n",
+                "<div class=\"wide\"><table dir=\"auto\">\n<thead><tr><th>a</th><th class=\"right\">b</th></tr></thead><tbody>\n<tr><td>1</td><td class=\"right\">2</td></tr>\n</tbody></table></div>\n",
             ),
             (
                 "[a](https://x.example/?a=1&b=\"2\")",
@@ -235,8 +241,8 @@ mod tests {
     fn nesting_has_an_end() {
         let deep = format!("{}x", "> ".repeat(5000));
         let html = prose(&deep);
-        assert_eq!(html.matches("<blockquote>").count(), html.matches("</blockquote>").count());
-        assert!(html.matches("<blockquote>").count() <= DEPTH);
+        assert_eq!(html.matches("<blockquote ").count(), html.matches("</blockquote>").count());
+        assert!(html.matches("<blockquote ").count() <= DEPTH);
         assert!(prose(&"a".repeat(LONGEST + 1)).starts_with("<pre>"));
     }
 }

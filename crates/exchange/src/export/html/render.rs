@@ -53,7 +53,10 @@ impl Renderer {
                 self.agent.clone_from(&init.agent);
                 String::new()
             }
-            Event::ModelSwitch(switch) => note(seq, &escaped(&switch.to_string())),
+            Event::ModelSwitch(switch) => {
+                self.agent = switch.agent.clone().or(self.agent.take());
+                note(seq, &escaped(&switch.to_string()))
+            }
             Event::Complete(complete) => ending(seq, complete),
             Event::Changes(changes) => changed(seq, changes),
             Event::Undo(undo) => undone(seq, undo),
@@ -84,6 +87,8 @@ impl Renderer {
     /// Renders a message that is one event, block by block.
     fn message(&self, seq: Seq, role: Role, content: &[Block]) -> String {
         let (class, name) = match role {
+            // The user's program answers for a tool.
+            Role::User if has_results(content) => ("answer", "Result"),
             Role::User => ("prompt", "You"),
             Role::Assistant => ("answer", self.name()),
             Role::System => ("answer", "System"),
@@ -106,19 +111,24 @@ impl Renderer {
     }
 }
 
+/// Returns whether a message has results of tools.
+pub(super) fn has_results(content: &[Block]) -> bool {
+    content.iter().any(|block| matches!(block, Block::ToolResult { .. }))
+}
+
 /// Returns the place of an event as attributes and a link to it; empty for a part of an event.
 fn place(seq: Seq) -> (String, String) {
     if seq == Seq::START {
         return (String::new(), String::new());
     }
-    (format!(" id=\"e{seq}\""), format!("<a class=\"seq\" href=\"#e{seq}\">{seq}</a>"))
+    (format!(" id=\"e{seq}\""), format!("<a class=\"seq\" href=\"#e{seq}\">#{seq}</a>"))
 }
 
 /// `name` is HTML.
 fn article(seq: Seq, class: &str, name: &str, content: &str) -> String {
     let (id, link) = place(seq);
     let name = if class == "plan" { name.to_owned() } else { escaped(name) };
-    format!("<article{id} class=\"{class}\"><h3>{link}{name}</h3>\n{content}</article>\n")
+    format!("<article{id} class=\"{class}\">{link}<h2>{name}</h2>\n{content}</article>\n")
 }
 
 /// `summary` and `content` are HTML.
