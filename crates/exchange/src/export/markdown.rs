@@ -11,6 +11,7 @@ use azureal_core::{
 
 use super::inert::inert;
 use super::masking::Masking;
+use super::sequences::without_sequences;
 use super::{ExportError, Source, each_event};
 use crate::DamagedEvents;
 
@@ -44,7 +45,7 @@ pub(super) async fn write(
             if let Some(heading) = heading(&event, &mut speaker) {
                 write!(out, "\n{heading}\n")?;
             }
-            write!(out, "\n{}\n", visible(section.trim_end()))?;
+            write!(out, "\n{}\n", section.trim_end())?;
         }
         Ok(())
     })
@@ -178,9 +179,19 @@ fn quoted(title: &str, text: &str) -> String {
 
 /// Returns a text as a quote, which it cannot leave.
 fn in_quote(text: &str) -> String {
+    // A tab behind the mark of the quote would be narrower, and code no code any more.
+    let lines: Vec<String> = text.lines().map(without_tabs).collect();
     let lines: Vec<String> =
-        inert(text).lines().map(|line| format!("> {line}").trim_end().to_owned()).collect();
+        inert(&lines.join("\n")).lines().map(|line| format!("> {line}").trim_end().to_owned()).collect();
     lines.join("\n")
+}
+
+/// Returns a line with spaces for the tabs of its indentation.
+fn without_tabs(line: &str) -> String {
+    let text = line.trim_start_matches([' ', '\t']);
+    let indent = line.strip_suffix(text).unwrap_or_default();
+    let width = indent.chars().fold(0, |width, c| if c == '\t' { width / 4 * 4 + 4 } else { width + 1 });
+    format!("{}{text}", " ".repeat(width))
 }
 
 /// Returns a text of one line without any meaning in Markdown.
@@ -211,8 +222,10 @@ pub(super) fn fenced(text: &str) -> String {
 
 /// Returns a text as a code block, with a fence that is longer than all fences in the text.
 fn fenced_as(language: &str, text: &str) -> String {
-    let fence = "`".repeat(longest_run(text).max(2) + 1);
-    format!("{fence}{language}\n{}\n{fence}", text.trim_end_matches('\n'))
+    let text = without_sequences(text);
+    let text = visible(text.trim_end_matches('\n'));
+    let fence = "`".repeat(longest_run(&text).max(2) + 1);
+    format!("{fence}{language}\n{text}\n{fence}")
 }
 
 /// Returns a text as inline code.

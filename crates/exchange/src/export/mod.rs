@@ -14,6 +14,7 @@ mod native;
 mod openai;
 mod paired;
 mod provider;
+mod sequences;
 
 use std::io::Write;
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! Texts of a session as HTML. Everything that comes from a session passes here.
 
-use std::borrow::Cow;
-
 use azureal_core::visible;
+
+use crate::export::sequences::without_sequences;
 
 /// Returns a text as HTML text, also within an attribute in double quotes. Characters that act on a display become visible.
 pub(super) fn escaped(text: &str) -> String {
@@ -19,40 +19,6 @@ pub(super) fn escaped(text: &str) -> String {
         }
     }
     out
-}
-
-/// Removes what tools write for terminals: colours and other escape sequences, and the `\r` of line ends.
-fn without_sequences(text: &str) -> Cow<'_, str> {
-    if !text.contains(['\u{1b}', '\r']) {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len());
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        match (c, chars.peek()) {
-            ('\r', Some('\n')) => {}
-            // A control sequence ends with a letter, or another character of this range.
-            ('\u{1b}', Some('[')) => {
-                chars.next();
-                while chars.next_if(|c| matches!(c, ' '..='?')).is_some() {}
-                chars.next_if(|c| matches!(c, '@'..='~'));
-            }
-            // A string such as a title ends with a bell, or with an escape and a backslash.
-            ('\u{1b}', Some(']')) => {
-                while chars.next_if(|c| !matches!(c, '\u{7}' | '\u{1b}' | '\n')).is_some() {}
-                match chars.peek() {
-                    Some('\u{7}') => drop(chars.next()),
-                    Some('\u{1b}') => {
-                        chars.next();
-                        chars.next_if_eq(&'\\');
-                    }
-                    _ => {}
-                }
-            }
-            (c, _) => out.push(c),
-        }
-    }
-    Cow::Owned(out)
 }
 
 /// Returns a code block. A diff has coloured lines.
@@ -93,14 +59,6 @@ mod tests {
     fn no_text_is_markup() {
         assert_eq!(escaped("<b a=\"x\" b='y'>&amp;"), "&lt;b a=&quot;x&quot; b=&#39;y&#39;&gt;&amp;amp;");
         assert_eq!(escaped("a\u{202e}b\u{0}c"), "a&lt;U+202E&gt;b\u{2400}c");
-    }
-
-    #[test]
-    fn colours_of_terminals_are_left_out() {
-        assert_eq!(escaped("\u{1b}[1;31mred\u{1b}[0m\r\nnext\u{1b}[K"), "red\nnext");
-        assert_eq!(escaped("\u{1b}]0;title\u{7}x\u{1b}]8;;http://a\u{1b}\\y"), "xy");
-        assert_eq!(escaped("\u{1b}[<script>"), "cript&gt;");
-        assert_eq!(escaped("\u{1b}x"), "\u{241b}x");
     }
 
     #[test]
