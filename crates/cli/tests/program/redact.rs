@@ -64,7 +64,7 @@ fn an_export_in_every_format_masks_secrets_and_a_raw_one_has_them() {
     session(&world);
     let before = run(&world, &["show", "leaky", "--json"]).stdout;
     assert!(run(&world, &["config"]).quiet().contains("ACME-"), "the patterns are shown");
-    for format in ["json", "markdown", "cllm", "axio"] {
+    for format in ["json", "markdown", "html", "openai", "anthropic", "cllm", "axio", "claude", "codex"] {
         let masked = run(&world, &["export", "leaky", "--format", format]);
         assert_eq!((masked.code, found_in(&masked.stdout)), (0, vec![]), "{format}: {masked}");
         for mask in ["github token", "password", "private key", "own pattern"] {
@@ -75,7 +75,7 @@ fn an_export_in_every_format_masks_secrets_and_a_raw_one_has_them() {
             masked.stderr,
             "warning: secrets are masked in 4 events of S1; `--raw` exports them as they are\n"
         );
-        if format != "markdown" {
+        if ["json", "openai", "anthropic", "cllm", "axio"].contains(&format) {
             masked.json();
         }
         let raw = run(&world, &["export", "leaky", "--format", format, "--raw"]);
@@ -90,6 +90,46 @@ fn an_export_in_every_format_masks_secrets_and_a_raw_one_has_them() {
     assert_eq!(written.code, 0, "{written}");
     assert_eq!(found_in(&fs::read_to_string(world.path("p/leaky.json")).unwrap()), [""; 0]);
     assert_eq!(run(&world, &["show", "leaky", "--json"]).stdout, before, "the store has all of it");
+}
+
+#[test]
+fn names_and_ids_are_masked() {
+    let world = World::new();
+    let [(_, secret), ..] = secrets();
+    let call = json!({"tool_use_id": secret, "tool_name": secret, "file_path": secret, "input": {&secret: secret, "command": secret}});
+    let events = [
+        json!({"SystemMessage": {"content": secret, "context_executed_at": "t", "context_commands": [{"name": secret, "command": secret}]}}),
+        user("hi"),
+        json!({"Init": {"cwd": secret, "model": secret, "agent": secret, "agent_session": secret}}),
+        json!({"ToolCall": call}),
+        json!({"ToolResult": {"tool_use_id": secret, "tool_name": secret, "content": secret, "detail": secret}}),
+        json!({"Changes": {"worktree": secret, "files": [{"path": secret, "from": secret}]}}),
+        json!({secret.clone(): {"x": 1}}),
+        json!({"Error": {"message": secret, "kind": secret}}),
+    ];
+    let mut session = crate::world::exported(&format!("of {secret}"), &events);
+    for field in ["worktree", "agent", "model"] {
+        session["session"][field] = json!(secret);
+    }
+    session["compactions"] = json!([{"after_seq": 2, "summary": secret, "created": "", "writer": secret}]);
+    let file = world.file("session.json", &session.to_string());
+    assert_eq!(world.run(&["import", file.to_str().unwrap()]).code, 0);
+    for format in [
+        "json",
+        "markdown",
+        "html",
+        "openai",
+        "anthropic",
+        "cllm",
+        "axio",
+        "claude",
+        "codex",
+        "gemini",
+        "qwen",
+    ] {
+        let masked = world.run(&["export", "S1", "-f", format]);
+        assert!(masked.code == 0 && !masked.stdout.contains(&secret), "{format}: {masked}");
+    }
 }
 
 #[test]

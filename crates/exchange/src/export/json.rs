@@ -60,7 +60,7 @@ pub(super) async fn write(
                 "after_seq": compaction.after_seq.0,
                 "summary": masking.text(&compaction.summary),
                 "created": compaction.created_at,
-                "writer": compaction.writer,
+                "writer": compaction.writer.as_deref().map(|writer| masking.name(writer)),
                 "opening_chars": compaction.opening_chars,
             })
         })

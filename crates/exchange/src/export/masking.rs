@@ -30,7 +30,9 @@ impl<'r> Masking<'r> {
         let mut masked = record.clone();
         if let Some(redactor) = self.redactor {
             let counts = &mut masked.counts;
-            let optional = [&mut counts.preview, &mut counts.last_prompt].into_iter().flatten();
+            let optional =
+                [&mut counts.preview, &mut counts.last_prompt, &mut counts.agent, &mut counts.model];
+            let optional = optional.into_iter().flatten();
             for text in [&mut masked.name, &mut masked.worktree].into_iter().chain(optional) {
                 if let Cow::Owned(safe) = redactor.redact(text) {
                     *text = safe;
@@ -42,13 +44,29 @@ impl<'r> Masking<'r> {
 
     pub(super) fn event<'e>(&mut self, stored: &'e StoredEvent) -> Cow<'e, StoredEvent> {
         let Some(redactor) = self.redactor else { return Cow::Borrowed(stored) };
+        let kind = owned(redactor.redact(&stored.kind));
         let masked = match &stored.json {
+            // The name of a kind is the key of the event too.
+            Ok(json) if kind.is_some() => {
+                Some(Ok(redactor.redact(&redactor.redact_event_json(json)).into_owned()))
+            }
             Ok(json) => owned(redactor.redact_event_json(json)).map(Ok),
             Err(Damage(why)) => owned(redactor.redact(why)).map(|why| Err(Damage(why))),
         };
-        let Some(json) = masked else { return Cow::Borrowed(stored) };
+        if masked.is_none() && kind.is_none() {
+            return Cow::Borrowed(stored);
+        }
         self.count += 1;
-        Cow::Owned(StoredEvent { seq: stored.seq, kind: stored.kind.clone(), json })
+        Cow::Owned(StoredEvent {
+            seq: stored.seq,
+            kind: kind.unwrap_or_else(|| stored.kind.clone()),
+            json: masked.unwrap_or_else(|| stored.json.clone()),
+        })
+    }
+
+    /// Masks a name that is shown beside an event or a summary, and counts with that.
+    pub(super) fn name<'t>(&self, name: &'t str) -> Cow<'t, str> {
+        self.redactor.map_or(Cow::Borrowed(name), |redactor| redactor.redact(name))
     }
 
     pub(super) fn text<'t>(&mut self, text: &'t str) -> Cow<'t, str> {

@@ -41,8 +41,9 @@ pub(super) async fn write(
     })
     .await?;
     let mut summaries = Vec::new();
-    for summary in source.store.compactions(record.id).await? {
+    for mut summary in source.store.compactions(record.id).await? {
         let text = masking.text(&summary.summary).into_owned();
+        summary.writer = summary.writer.map(|writer| masking.name(&writer).into_owned());
         summaries.push((summary, text));
     }
     head(record, masking.is_on(), out)?;
