@@ -5,7 +5,7 @@ use std::io;
 
 pub use azureal_exchange::*;
 
-use crate::error::Error;
+use crate::error::{Error, shown};
 
 impl From<ExportError> for Error {
     fn from(error: ExportError) -> Self {
@@ -17,7 +17,13 @@ impl From<ExportError> for Error {
             ExportError::Output(ref source) if source.kind() == io::ErrorKind::BrokenPipe => {
                 Self::output_closed()
             }
-            ExportError::File { ref path, ref source } => Self::file(path, source),
+            ExportError::File { ref path, ref source } => {
+                let described = Self::file(path, source);
+                match path.parent().filter(|_| source.kind() == io::ErrorKind::NotFound) {
+                    Some(folder) => described.with_hint(format!("create the folder {} first", shown(folder))),
+                    None => described,
+                }
+            }
             ExportError::Exists { .. } => Self::refused("exists", error.to_string())
                 .with_hint("`--force` replaces it; nothing was written"),
             ExportError::NotAPlainFile { .. } => {

@@ -380,6 +380,7 @@ fn a_link_is_not_followed() {
     exit code 1
     --- stderr
     error: no/such/folder/x: no such file or directory
+    hint: create the folder no/such/folder first
     ");
 }
 
@@ -387,10 +388,12 @@ fn a_link_is_not_followed() {
 fn a_session_without_events_can_be_exported() {
     let world = World::new();
     world.session("a", &[]);
-    for format in ["json", "cllm", "axio"] {
+    for format in ["json", "openai", "anthropic", "cllm", "axio"] {
         let text = world.run(&["export", "a", "-f", format]).quiet();
         serde_json::from_str::<Value>(&text).unwrap();
     }
+    assert!(world.run(&["export", "a", "-f", "html"]).quiet().ends_with("</html>\n"));
+    assert!(world.run(&["export", "a", "-f", "markdown"]).quiet().starts_with("# a\n"));
     world.session("b", &[assistant("x")]);
 }
 
