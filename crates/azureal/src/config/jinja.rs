@@ -2,7 +2,7 @@
 //!
 //! Templates of cllm are rendered by Jinja in Python. A template that works there has the same result here.
 
-use minijinja::value::{ArgType, Kwargs, Rest, ValueKind, from_args};
+use minijinja::value::{ArgType, Kwargs, Rest, Tuple, ValueKind, from_args};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 use minijinja_contrib::{filters, globals, pycompat};
 
@@ -11,13 +11,26 @@ pub(super) fn add_to(environment: &mut Environment<'_>) {
     environment.set_unknown_method_callback(method);
     environment
         .add_filter("center", |text: String, width: Option<i64>| centered(&text, width.unwrap_or(80), ' '));
-    environment.add_filter("filesizeformat", filters::filesizeformat);
+    for name in ["default", "d"] {
+        environment.add_filter(name, default);
+    }
+    environment.add_filter("filesizeformat", file_size);
+    environment.add_filter("float", float);
+    environment.add_filter("int", int);
+    environment.add_filter("percent", percent);
+    // A number is a text here too: `{{ 1.5|replace(".", "_") }}`.
+    environment.add_filter(
+        "replace",
+        |text: String, from: String, to: String, by_place: Rest<Value>, by_name: Kwargs| {
+            replaced(&text, &from, &to, by_place, by_name)
+        },
+    );
     environment.add_filter("striptags", filters::striptags);
     environment.add_filter("truncate", truncate);
     environment.add_filter("wordcount", |text: String| word_count(&text));
     environment.add_filter("wordwrap", word_wrap);
     environment.add_filter("xmlattr", xml_attributes);
-    environment.add_function("cycler", globals::cycler);
+    environment.add_function("cycler", |items: Rest<Value>| globals::cycler(items.0));
     environment.add_function("joiner", globals::joiner);
 }
 
@@ -77,11 +90,13 @@ fn text_method(text: &str, name: &str, args: &[Value]) -> Result<Option<Value>, 
             let sign = text.strip_suffix(digits).unwrap_or_default();
             format!("{sign}{}{digits}", repeated('0', missing(width))?).into()
         }
-        "index" | "rindex" => {
-            let (wanted,): (&str,) = from_args(args)?;
-            let place = if name == "index" { text.find(wanted) } else { text.rfind(wanted) };
-            let place = place.ok_or_else(|| invalid("the text does not have this part"))?;
-            Value::from(text.get(..place).unwrap_or_default().chars().count())
+        "count" | "endswith" | "find" | "index" | "rfind" | "rindex" | "startswith" => {
+            let (wanted, start, end): (Value, Option<i64>, Option<i64>) = from_args(args)?;
+            found_in(text, name, &wanted, start, end)?
+        }
+        "isdecimal" => {
+            let () = from_args(args)?;
+            (!text.is_empty() && text.chars().all(|c| c.is_ascii_digit())).into()
         }
         "partition" | "rpartition" => {
             let (separator,): (&str,) = from_args(args)?;
@@ -93,7 +108,7 @@ fn text_method(text: &str, name: &str, args: &[Value]) -> Result<Option<Value>, 
                 _ => text.rsplit_once(separator).unwrap_or(("", text)),
             };
             let middle = if text.contains(separator) { separator } else { "" };
-            Value::from([before, middle, after].map(str::to_owned).to_vec())
+            Value::from(Tuple::from([before, middle, after].map(Value::from)))
         }
         "removeprefix" => {
             let (prefix,): (&str,) = from_args(args)?;
@@ -103,9 +118,12 @@ fn text_method(text: &str, name: &str, args: &[Value]) -> Result<Option<Value>, 
             let (suffix,): (&str,) = from_args(args)?;
             text.strip_suffix(suffix).unwrap_or(text).into()
         }
-        "rsplit" => {
-            let (separator, most): (Option<&str>, Option<i64>) = from_args(args)?;
-            right_split(text, separator, most)?.into()
+        "split" | "rsplit" => {
+            let (separator, most, by_name): (Option<&str>, Option<i64>, Kwargs) = from_args(args)?;
+            let separator = separator.map_or_else(|| by_name.get("sep"), |separator| Ok(Some(separator)))?;
+            let most = most.map_or_else(|| by_name.get("maxsplit"), |most| Ok(Some(most)))?;
+            by_name.assert_all_used()?;
+            split(text, separator, most, name == "rsplit")?.into()
         }
         _ => return Ok(None),
     }))
@@ -140,35 +158,85 @@ fn centered(text: &str, width: i64, fill: char) -> Result<String, Error> {
     Ok(format!("{}{text}{}", repeated(fill, left)?, repeated(fill, missing - left)?))
 }
 
-fn right_split(text: &str, separator: Option<&str>, most: Option<i64>) -> Result<Vec<String>, Error> {
-    let most = usize::try_from(most.unwrap_or(-1)).ok();
-    let mut parts: Vec<String> = match separator {
+/// Searches a part of a text, as the method `name` does. Places are those of characters, negative ones from the end.
+fn found_in(
+    text: &str,
+    name: &str,
+    wanted: &Value,
+    start: Option<i64>,
+    end: Option<i64>,
+) -> Result<Value, Error> {
+    let length = text.chars().count();
+    let place = |place: Option<i64>, otherwise: usize| match place {
+        None => otherwise,
+        Some(place) if place < 0 => {
+            length.saturating_sub(usize::try_from(place.unsigned_abs()).unwrap_or(length))
+        }
+        Some(place) => usize::try_from(place).unwrap_or(length).min(length),
+    };
+    let start = place(start, 0);
+    let part: String = text.chars().skip(start).take(place(end, length).saturating_sub(start)).collect();
+    if matches!(name, "startswith" | "endswith") {
+        // One text or several.
+        let several =
+            if wanted.as_str().is_none() { wanted.try_iter()?.collect() } else { vec![wanted.clone()] };
+        let is_there = |wanted: &str| match name {
+            "startswith" => part.starts_with(wanted),
+            _ => part.ends_with(wanted),
+        };
+        let several: Vec<&str> = several
+            .iter()
+            .map(|one| one.as_str().ok_or_else(|| invalid("only a text can be looked for")))
+            .collect::<Result<_, _>>()?;
+        return Ok(several.into_iter().any(is_there).into());
+    }
+    let wanted = wanted.as_str().ok_or_else(|| invalid("only a text can be looked for"))?;
+    let found = match name {
+        "count" => return Ok(part.matches(wanted).count().into()),
+        "find" | "index" => part.find(wanted),
+        _ => part.rfind(wanted),
+    };
+    match found.and_then(|place| part.get(..place)) {
+        Some(before) => Ok((start + before.chars().count()).into()),
+        None if matches!(name, "find" | "rfind") => Ok((-1).into()),
+        None => Err(invalid("the text does not have this part")),
+    }
+}
+
+/// Splits a text `most` times at most, from its end if `is_from_end`.
+fn split(
+    text: &str,
+    separator: Option<&str>,
+    most: Option<i64>,
+    is_from_end: bool,
+) -> Result<Vec<String>, Error> {
+    let most = usize::try_from(most.unwrap_or(-1)).unwrap_or(usize::MAX);
+    let parts = most.saturating_add(1);
+    let mut found: Vec<String> = match separator {
         Some("") => return Err(invalid("the separator is empty")),
-        Some(separator) => match most {
-            Some(most) => text.rsplitn(most + 1, separator).map(str::to_owned).collect(),
-            None => text.rsplit(separator).map(str::to_owned).collect(),
-        },
+        Some(separator) if is_from_end => text.rsplitn(parts, separator).map(str::to_owned).collect(),
+        Some(separator) => text.splitn(parts, separator).map(str::to_owned).collect(),
         None => {
-            let mut parts = Vec::new();
+            let mut found = Vec::new();
             let mut rest = text.trim();
             while !rest.is_empty() {
-                let split = rest.rsplit_once(char::is_whitespace);
-                match split.filter(|_| most.is_none_or(|most| parts.len() < most)) {
-                    Some((before, word)) => {
-                        parts.push(word.to_owned());
-                        rest = before.trim_end();
+                let split = match is_from_end {
+                    true => rest.rsplit_once(char::is_whitespace).map(|(rest, word)| (word, rest.trim_end())),
+                    false => {
+                        rest.split_once(char::is_whitespace).map(|(word, rest)| (word, rest.trim_start()))
                     }
-                    None => {
-                        parts.push(rest.to_owned());
-                        rest = "";
-                    }
-                }
+                };
+                let (word, after) = split.filter(|_| found.len() < most).unwrap_or((rest, ""));
+                found.push(word.to_owned());
+                rest = after;
             }
-            parts
+            found
         }
     };
-    parts.reverse();
-    Ok(parts)
+    if is_from_end {
+        found.reverse();
+    }
+    Ok(found)
 }
 
 /// The arguments of a filter, by their place or by their name.
@@ -194,6 +262,89 @@ impl Arguments {
         }
         self.by_name.assert_all_used()
     }
+}
+
+/// Returns a value, or another one if it is undefined; with `boolean` also if it is false or empty.
+fn default(value: &Value, by_place: Rest<Value>, by_name: Kwargs) -> Result<Value, Error> {
+    let args = Arguments { by_place, by_name };
+    let other: Option<Value> = args.get(0, "default_value")?;
+    let is_lax = args.get::<Value>(1, "boolean")?.is_some_and(|is_lax| is_lax.is_true());
+    args.end(2)?;
+    if value.is_undefined() || (is_lax && !value.is_true()) {
+        return Ok(other.unwrap_or_else(|| "".into()));
+    }
+    Ok(value.clone())
+}
+
+/// Returns a value as a whole number; another one if it is none.
+fn int(
+    state: &State<'_, '_>,
+    value: &Value,
+    default: Option<Value>,
+    base: Option<u32>,
+    by_name: Kwargs,
+) -> Result<Value, Error> {
+    let default = match default {
+        Some(default) => default,
+        None => by_name.get::<Option<Value>>("default")?.unwrap_or_else(|| 0.into()),
+    };
+    minijinja::filters::int(state, value, Some(default), base, by_name)
+}
+
+/// Returns a value as a number with a fraction; another one if it is none.
+fn float(
+    state: &State<'_, '_>,
+    value: &Value,
+    default: Option<Value>,
+    by_name: Kwargs,
+) -> Result<Value, Error> {
+    let default = match default {
+        Some(default) => default,
+        None => by_name.get::<Option<Value>>("default")?.unwrap_or_else(|| 0.0.into()),
+    };
+    minijinja::filters::float(state, value, Some(default), by_name)
+}
+
+/// Fills a value, or the values of a tuple or a map, into a text: `text % value` in Python.
+fn percent(state: &mut State<'_, '_>, text: &Value, value: &Value) -> Result<Value, Error> {
+    let mut args = vec![text.clone()];
+    if value.downcast_object_ref::<Tuple>().is_some() {
+        args.extend(value.try_iter()?);
+    } else if value.kind() == ValueKind::Map {
+        let names: Vec<Value> = value.try_iter()?.collect();
+        let named = names.iter().map(|name| Ok((name.to_string(), value.get_item(name)?)));
+        args.push(named.collect::<Result<Kwargs, Error>>()?.into());
+    } else {
+        args.push(value.clone());
+    }
+    state.apply_filter("format", &args)
+}
+
+/// Replaces parts of a text, `count` of them at most.
+fn replaced(
+    text: &str,
+    from: &str,
+    to: &str,
+    by_place: Rest<Value>,
+    by_name: Kwargs,
+) -> Result<String, Error> {
+    let args = Arguments { by_place, by_name };
+    let count: Option<i64> = args.get::<Option<i64>>(0, "count")?.flatten();
+    args.end(1)?;
+    Ok(match count.and_then(|count| usize::try_from(count).ok()) {
+        Some(count) => text.replacen(from, to, count),
+        None => text.replace(from, to),
+    })
+}
+
+/// Returns a number of bytes for people.
+fn file_size(size: &Value, by_place: Rest<Value>, by_name: Kwargs) -> Result<String, Error> {
+    let args = Arguments { by_place, by_name };
+    let is_binary = args.get(0, "binary")?;
+    args.end(1)?;
+    let number = size.as_str().and_then(|text| text.trim().parse().ok());
+    let size = number.map_or_else(|| f64::try_from(size.clone()), Ok)?;
+    Ok(filters::filesizeformat(size, is_binary))
 }
 
 /// Cuts a text.
@@ -297,7 +448,10 @@ fn chunks(line: &str, breaks_hyphens: bool) -> Vec<&str> {
 }
 
 /// Writes a map as attributes of XML. Values that are undefined or `none` are left out.
-fn xml_attributes(map: &Value, has_space: Option<bool>) -> Result<String, Error> {
+fn xml_attributes(map: &Value, by_place: Rest<Value>, by_name: Kwargs) -> Result<String, Error> {
+    let args = Arguments { by_place, by_name };
+    let has_space: Option<bool> = args.get(0, "autospace")?;
+    args.end(1)?;
     let mut written = Vec::new();
     for key in map.try_iter()? {
         let value = map.get_item(&key)?;
@@ -433,6 +587,40 @@ mod tests {
             ("{{ 'abcdefgh'|wordwrap(3) }}", "abc\ndef\ngh"),
             ("{{ A|truncate(length=9, killwords=true) }}", "hello ..."),
             ("{{ '-5'.zfill(4) }}", "-005"),
+            ("{{ A.split(maxsplit=1) }}", "['hello', 'world of text']"),
+            ("{{ P.rsplit('/', maxsplit=1) }}", "['src', 'main.rs']"),
+            ("{{ 'a,b,,c'.split(sep=',') }} {{ 'a,b,c'.split(',', 1) }}", "['a', 'b', '', 'c'] ['a', 'b,c']"),
+            (
+                "{{ A.find('o', 5) }} {{ A.find('z') }} {{ A.rfind('o') }} {{ A.rindex('o', 0, -8) }}",
+                "7 -1 12 7",
+            ),
+            (
+                "{{ A.count('o', 5) }} {{ A.startswith('llo', 2) }} {{ A.endswith(('x', 'ell'), 0, 4) }}",
+                "2 True True",
+            ),
+            ("{{ A.partition(' ') }}", "('hello', ' ', 'world of text')"),
+            (
+                "{{ A|replace('o', '0', 1) }} {{ A|replace('o', '0') }}",
+                "hell0 world of text hell0 w0rld 0f text",
+            ),
+            ("{{ 1.5|replace('.', '_') }} {{ N|replace(1, 2) }}", "1_5 22"),
+            (
+                "{{ X|default('a') }} {{ ''|default('b', true) }} {{ ''|d('c', boolean=true) }} {{ ''|d }}|",
+                "a b c |",
+            ),
+            (
+                "{{ 'x'|int }} {{ 'x'|int(7) }} {{ '3.7'|int }} {{ '0x1f'|int(base=16) }} {{ 'x'|int(default=2) }}",
+                "0 7 3 31 2",
+            ),
+            ("{{ 'x'|float }} {{ 'x'|float(1.5) }} {{ '2.5'|float }}", "0.0 1.5 2.5"),
+            ("{{ SIZE|filesizeformat(binary=true) }} {{ '300'|filesizeformat }}", "1.2 MiB 300 Bytes"),
+            ("{{ M|xmlattr(autospace=false) }}", r#"k="1""#),
+            ("{% set c = cycler('a', 'b') %}{{ c.next() }}{{ c.next() }}{{ c.next() }}", "aba"),
+            (
+                "{% for i in L %}{{ loop.previtem|default('-') }}{{ loop.nextitem|default('-') }}{% endfor %}",
+                "-ab-",
+            ),
+            ("{{ '12'.isdecimal() }} {{ ''.isdecimal() }}", "True False"),
         ] {
             let rendered = environment.render_str(template, &values);
             assert_eq!(rendered.unwrap_or_else(|error| error.to_string()), expected, "{template}");

@@ -14,6 +14,7 @@ mod jinja;
 mod node;
 mod overrides;
 pub mod owner;
+mod percent;
 mod plain_scalar;
 mod settings;
 mod template;

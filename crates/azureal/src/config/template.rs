@@ -10,8 +10,8 @@ use std::thread;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, ErrorKind, UndefinedBehavior, Value};
 
-use super::jinja;
 use super::settings::{Variable, nearest};
+use super::{jinja, percent};
 use crate::environment::Environment;
 use crate::error::{Error, quoted};
 
@@ -135,7 +135,8 @@ fn with_room(template: &str, variables: &Variables<'_>) -> Result<String, Error>
 fn render(template: &str, variables: &Variables<'_>) -> Result<String, Error> {
     let environment = engine();
     let asked = names_in(template);
-    let template = environment.template_from_str(template).map_err(|error| unusable(&error))?;
+    let template = percent::without_operator(template);
+    let template = environment.template_from_str(&template).map_err(|error| unusable(&error))?;
     let values: BTreeMap<&str, Value> =
         asked.iter().filter_map(|name| Some((*name, variables.find(name)?))).collect();
     template.render(Value::from(values)).map_err(|error| {
@@ -171,7 +172,7 @@ fn unusable(error: &minijinja::Error) -> Error {
     let message = match error.kind() {
         ErrorKind::OutOfFuel => format!("the template does not come to an end in {STEPS} steps"),
         ErrorKind::InvalidOperation if detail.contains("% operator") => {
-            "`%` is only for numbers; write \"%s\" | format(NAME)".to_owned()
+            "`%` has no text on its left; write TEXT | format(NAME)".to_owned()
         }
         _ => format!("the template cannot be filled in: {detail}"),
     };
@@ -268,6 +269,10 @@ mod tests {
             ("a\n  {% if ON %}\nb\n  {% endif %}\nc", "a\nb\nc"),
             ("echo ${HOME} $(date) #x", "echo ${HOME} $(date) #x"),
             ("echo <a & b>", "echo <a & b>"),
+            (
+                "{{ '%s-%03d' % (F, N) }} {{ '%s' % F }} {{ '%(a)s' % {'a': F} }} {{ '%s%%' % [1] }}",
+                "a b-003 a b a b [1]%",
+            ),
         ] {
             assert_eq!(fill_in(template, &variables).unwrap(), expected, "{template}");
         }
