@@ -1,5 +1,6 @@
 //! Exports of every recording of the real agents, and of one session with every kind of event, against what each format promises.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -133,6 +134,7 @@ fn the_schema_refuses_what_is_no_session() {
     for (pointer, value) in [
         ("/format", json!("other")),
         ("/version", json!("1")),
+        ("/version", json!(2)),
         ("/session/id", json!("3")),
         ("/session/cost_usd", json!("0")),
         ("/events/0/seq", json!(0)),
@@ -160,14 +162,38 @@ fn the_program_prints_the_schema() {
     assert_eq!(world.run(&["export", "S1", "--schema"]).code, 2);
 }
 
+fn is_tool(name: &Value) -> bool {
+    let name = name.as_str().unwrap();
+    !name.is_empty()
+        && name.len() <= 64
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
+}
+
 fn is_id(id: &str) -> bool {
     !id.is_empty() && id.len() <= 40 && id.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
 }
 
+fn is_said(text: &Value) -> bool {
+    text.as_str().is_some_and(|text| !text.trim().is_empty())
+}
+
+fn is_picture(media_type: &Value) -> bool {
+    ["image/png", "image/jpeg", "image/gif", "image/webp"].iter().any(|known| media_type == known)
+}
+
 /// Checks what the API refuses otherwise.
 fn check_anthropic(name: &str, body: &Value) {
+    let said = |block: &Value| match block["type"].as_str() {
+        Some("text") => assert!(is_said(&block["text"]), "{name}: {block}"),
+        Some("image") => {
+            let source = &block["source"];
+            assert!(source["type"] == "base64" && is_picture(&source["media_type"]), "{name}: {block}");
+        }
+        _ => panic!("{name}: {block}"),
+    };
+    assert!(body.get("system").is_none_or(is_said), "{name}");
     let messages = body["messages"].as_array().unwrap();
-    let mut ids = std::collections::HashSet::new();
+    let mut ids = HashSet::new();
     let mut open: Vec<String> = Vec::new();
     for (index, message) in messages.iter().enumerate() {
         let role = message["role"].as_str().unwrap();
@@ -175,28 +201,28 @@ fn check_anthropic(name: &str, body: &Value) {
         let content = message["content"].as_array().unwrap();
         assert!(!content.is_empty(), "{name}");
         // Results stand first, in the message after their calls, and answer all of them.
-        let answered: Vec<String> = content
-            .iter()
-            .take_while(|block| block["type"] == "tool_result")
-            .map(|block| block["tool_use_id"].as_str().unwrap().to_owned())
-            .collect();
+        let results = content.iter().take_while(|block| block["type"] == "tool_result");
+        let mut answered = Vec::new();
+        for result in results {
+            answered.push(result["tool_use_id"].as_str().unwrap().to_owned());
+            let parts = result["content"].as_array().map_or(&[][..], Vec::as_slice);
+            assert!(result["content"].is_string() || result["content"].is_array(), "{name}: {result}");
+            parts.iter().for_each(said);
+            // A failure has text alone.
+            let is_text = parts.iter().all(|part| part["type"] == "text");
+            assert!(is_text || result["is_error"] != true, "{name}: {result}");
+        }
         assert_eq!(answered, open, "{name}: message {index}");
         open.clear();
         for block in content.iter().skip(answered.len()) {
-            match block["type"].as_str().unwrap() {
-                "text" => assert!(!block["text"].as_str().unwrap().trim().is_empty(), "{name}"),
-                "image" => assert_eq!(block["source"]["type"], "base64", "{name}"),
-                "tool_use" => {
-                    let id = block["id"].as_str().unwrap();
-                    assert!(role == "assistant" && is_id(id) && ids.insert(id.to_owned()), "{name}: {block}");
-                    assert!(
-                        block["input"].is_object() && is_id(&block["name"].as_str().unwrap()[..1]),
-                        "{name}: {block}"
-                    );
-                    open.push(id.to_owned());
-                }
-                other => panic!("{name}: {other}"),
+            if block["type"] != "tool_use" {
+                said(block);
+                continue;
             }
+            let id = block["id"].as_str().unwrap();
+            assert!(role == "assistant" && is_id(id) && ids.insert(id.to_owned()), "{name}: {block}");
+            assert!(block["input"].is_object() && is_tool(&block["name"]), "{name}: {block}");
+            open.push(id.to_owned());
         }
     }
     assert!(open.is_empty(), "{name}: a call has no result");
@@ -204,33 +230,117 @@ fn check_anthropic(name: &str, body: &Value) {
 
 /// Checks what the API refuses otherwise.
 fn check_openai(name: &str, body: &Value) {
+    let mut ids = HashSet::new();
     let mut open: Vec<String> = Vec::new();
     for (index, message) in body["messages"].as_array().unwrap().iter().enumerate() {
         let role = message["role"].as_str().unwrap();
+        let content = &message["content"];
         if role == "tool" {
             assert_eq!(message["tool_call_id"], open.remove(0), "{name}: message {index}");
-            assert!(message["content"].is_string(), "{name}");
+            assert!(content.is_string(), "{name}");
             continue;
         }
         assert!(open.is_empty(), "{name}: message {index} stands before the results of {open:?}");
         match role {
-            "system" => assert_eq!(index, 0, "{name}"),
-            "user" => assert!(message["content"].is_string() || message["content"].is_array(), "{name}"),
+            "system" => assert!(index == 0 && is_said(content), "{name}"),
+            "user" => {
+                let parts = content.as_array().map_or(&[][..], Vec::as_slice);
+                assert!(is_said(content) || !parts.is_empty(), "{name}: {message}");
+                for part in parts {
+                    match part["type"].as_str().unwrap() {
+                        "text" => assert!(is_said(&part["text"]), "{name}: {part}"),
+                        "image_url" => {
+                            let url = part["image_url"]["url"].as_str().unwrap();
+                            let (media_type, _) = url[5..].split_once(";base64,").unwrap();
+                            assert!(
+                                url.starts_with("data:") && is_picture(&json!(media_type)),
+                                "{name}: {part}"
+                            );
+                        }
+                        "input_audio" => {
+                            let format = part["input_audio"]["format"].as_str().unwrap();
+                            assert!(["wav", "mp3"].contains(&format), "{name}: {part}");
+                        }
+                        _ => panic!("{name}: {part}"),
+                    }
+                }
+            }
             "assistant" => {
                 let calls = message["tool_calls"].as_array().cloned().unwrap_or_default();
-                assert!(message["content"].is_string() || !calls.is_empty(), "{name}: {message}");
+                assert!(is_said(content) || (content.is_null() && !calls.is_empty()), "{name}: {message}");
+                assert!(message.get("tool_calls").is_none() || !calls.is_empty(), "{name}: {message}");
                 for call in calls {
-                    assert!(is_id(call["id"].as_str().unwrap()), "{name}: {call}");
+                    let id = call["id"].as_str().unwrap();
+                    assert!(is_id(id) && ids.insert(id.to_owned()), "{name}: {call}");
+                    assert!(
+                        call["type"] == "function" && is_tool(&call["function"]["name"]),
+                        "{name}: {call}"
+                    );
                     let arguments: Value =
                         serde_json::from_str(call["function"]["arguments"].as_str().unwrap()).unwrap();
                     assert!(arguments.is_object(), "{name}: {call}");
-                    open.push(call["id"].as_str().unwrap().to_owned());
+                    open.push(id.to_owned());
                 }
             }
             other => panic!("{name}: {other}"),
         }
     }
     assert!(open.is_empty(), "{name}: a call has no result");
+}
+
+/// Returns sessions of random events: calls in parallel, results that are late, missing or of nobody, ids that are used again, empty texts and
+/// media of every kind, in messages of every role.
+fn random_sessions() -> Vec<(String, Vec<Event>)> {
+    let mut state = 17_u64;
+    let mut pick = |count: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % count
+    };
+    let long = "x".repeat(80);
+    let ids = ["a", "b", "c", "", "é 1", long.as_str()];
+    let texts = ["Hi", "", " \n", "\u{0}", "ü"];
+    let names = ["Bash", "", "my tool", "mcp__a__b", long.as_str()];
+    let inputs = [json!({"command": "ls"}), json!({}), json!(null), json!([1]), json!("x")];
+    let media = [
+        ("image", "image/png"),
+        ("image", "image/webp"),
+        ("audio", "audio/wav"),
+        ("audio", "audio/flac"),
+        ("video", "video/mp4"),
+    ];
+    let mut sessions = Vec::new();
+    for number in 0..400 {
+        let mut events = Vec::new();
+        for _ in 0..=pick(24) {
+            let (id, text, name) = (ids[pick(ids.len())], texts[pick(texts.len())], names[pick(names.len())]);
+            let input = &inputs[pick(inputs.len())];
+            let (kind, media_type) = media[pick(media.len())];
+            let picture = json!({"type": kind, "media_type": media_type, "data": "AQID"});
+            let is_error = pick(2) == 0;
+            let parts = json!([{"type": "text", "text": text}, picture]);
+            let blocks = [
+                json!({"type": "text", "text": text}),
+                picture,
+                json!({"type": "tool_use", "id": id, "name": name, "input": input}),
+                json!({"type": "tool_result", "tool_use_id": id, "content": parts, "is_error": is_error}),
+                json!({"type": "tool_result", "tool_use_id": id, "content": text, "is_error": is_error}),
+            ];
+            let content: Vec<&Value> = (0..pick(4)).map(|_| &blocks[pick(blocks.len())]).collect();
+            let role = ["user", "assistant", "system"][pick(3)];
+            events.push(match pick(9) {
+                0 => json!({"UserMessage": {"content": text}}),
+                1 => json!({"AssistantText": {"text": text, "starts": is_error}}),
+                2 | 3 => json!({"ToolCall": {"tool_use_id": id, "tool_name": name, "input": input}}),
+                4 => json!({"ToolResult": {"tool_use_id": id, "tool_name": name, "content": text, "is_error": is_error}}),
+                5 => json!({"SystemMessage": {"content": text}}),
+                6 => json!({"Error": {"message": text, "kind": "k"}}),
+                _ => json!({"Message": {"role": role, "content": content}}),
+            });
+        }
+        let events = events.iter().map(|event| Event::from_json(&event.to_string()).unwrap()).collect();
+        sessions.push((format!("random {number}"), events));
+    }
+    sessions
 }
 
 #[test]
@@ -245,6 +355,7 @@ fn message_lists_are_what_the_providers_take() {
         .flat_map(|(_, events)| events.clone())
         .collect();
     sessions.push(("many turns".to_owned(), twice));
+    sessions.extend(random_sessions());
     let mut calls = 0;
     for (name, events) in sessions {
         let session = stored(events);

@@ -1,11 +1,11 @@
 //! What the message lists of providers have in common.
 //!
-//! Providers refuse a call without a result, a result elsewhere than after its call, an empty text, an id that is used twice, and names with
+//! Providers refuse a call without a result, a result elsewhere than after its call, a failure with pictures, an empty text, an id that is used twice, and names with
 //! other characters than these. A list that is made here has none of them, and its roles alternate.
 
 use std::collections::{HashSet, VecDeque};
 
-use azureal_core::{Block, Event, Fold, Json, Message, Role};
+use azureal_core::{Block, Event, Fold, Json, Message, OutputPart, Role, ToolOutput};
 
 use super::masking::Masking;
 use super::paired::paired;
@@ -105,6 +105,16 @@ impl Ids {
             }
             Block::ToolResult { tool_use_id, content, is_error } => {
                 let tool_use_id = self.open.pop_front().unwrap_or(tool_use_id);
+                let content = match content {
+                    // A failure is text alone.
+                    ToolOutput::Parts(_) if is_error => ToolOutput::Text(content.text().into_owned()),
+                    ToolOutput::Parts(mut parts) => {
+                        parts
+                            .retain(|part| !matches!(part, OutputPart::Text(text) if text.trim().is_empty()));
+                        ToolOutput::Parts(parts)
+                    }
+                    text @ ToolOutput::Text(_) => text,
+                };
                 Block::ToolResult { tool_use_id, content, is_error }
             }
             other => other,
@@ -145,7 +155,6 @@ fn object(input: Json) -> Json {
 
 #[cfg(test)]
 mod tests {
-    use azureal_core::ToolOutput;
     use serde_json::json;
 
     use super::*;
