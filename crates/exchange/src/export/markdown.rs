@@ -131,7 +131,13 @@ fn changed(summary: &str, files: &[FileChange]) -> String {
 fn said(role: Role, text: &str) -> String {
     match role {
         Role::User => in_quote(text),
-        Role::Assistant => inert(text),
+        Role::Assistant => {
+            let text = inert(text);
+            let text = text.trim_start_matches('\n');
+            // A text that is indented would continue a list of the text before. A comment ends that.
+            let end = if text.starts_with([' ', '\t']) { "<!-- -->\n\n" } else { "" };
+            format!("{end}{text}")
+        }
         Role::System => folded("System message", text),
     }
 }
@@ -268,6 +274,14 @@ mod tests {
         assert!(result.ends_with("\n```\n\n</details>"), "{result}");
         assert_eq!(shown(&Event::user("# Do it\n\n<b>now</b>")), "> ### Do it\n>\n> &lt;b>now&lt;/b>");
         assert_eq!(plain("a_b <i> [x](y) `z`"), "a\\_b &lt;i> \\[x\\](y) \\`z\\`");
+    }
+
+    #[test]
+    fn a_text_does_not_continue_the_list_of_another() {
+        let shown = |text: &str| said(Role::Assistant, text);
+        assert_eq!(shown("- a"), "- a");
+        assert_eq!(shown("\n\n    # b"), "<!-- -->\n\n    # b");
+        assert_eq!(shown("  ```\n  b\n```"), "<!-- -->\n\n  ```\n  b\n```");
     }
 
     #[test]
