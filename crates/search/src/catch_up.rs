@@ -1,7 +1,7 @@
 //! Brings an index up to date with its store.
 //!
 //! Sessions are ordered by their last activity. So the ones that changed since the index was last brought up to date come first in the
-//! list, and the rest of the list is not read. Changed sessions are indexed from the least to the most recently active: whenever it is
+//! list, and the list is read to the first [`UNCHANGED`] that did not change. Changed sessions are indexed from the least to the most recently active: whenever it is
 //! interrupted, the ones that are left still come first. Once an hour all sessions are compared.
 
 use std::collections::HashMap;
@@ -21,6 +21,9 @@ use crate::trigrams::trigram_tokens;
 
 /// The number of sessions that are listed first.
 const FIRST_LIST: usize = 32;
+/// So many sessions behind each other that did not change end the list. One does not: PostgreSQL may commit a turn after a turn that it placed later,
+/// which is indexed by then.
+const UNCHANGED: usize = 16;
 /// All sessions are compared after so many seconds.
 const CHECK_EVERY: u64 = 3600;
 /// Tokens are written when there are so many bytes of them.
@@ -110,17 +113,20 @@ async fn newest_changed(store: &dyn SessionStore, index: &dyn SearchIndex) -> Re
         let ids: Vec<SessionId> = records.iter().map(|record| record.id).collect();
         let mut states: HashMap<SessionId, IndexState> =
             index.states(Some(&ids)).await?.into_iter().collect();
-        let mut changed = Vec::new();
-        let mut is_end = is_all;
+        let (mut changed, mut unchanged) = (Vec::new(), 0);
         for record in records {
             let state = states.remove(&record.id);
             if state.as_ref().is_some_and(|state| state.stamp == stamp(&record)) {
-                is_end = true;
-                break;
+                unchanged += 1;
+                if unchanged == UNCHANGED {
+                    return Ok(changed);
+                }
+            } else {
+                unchanged = 0;
+                changed.push((record, state));
             }
-            changed.push((record, state));
         }
-        if is_end {
+        if is_all {
             return Ok(changed);
         }
         limit = limit.saturating_mul(8);

@@ -73,6 +73,39 @@ fn a_search_of_postgres_is_a_scan() {
 }
 
 #[test]
+fn a_turn_that_postgres_commits_after_later_ones_is_found() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let mut address: PostgresAddress = server.url().parse().unwrap();
+    let project = project();
+    address.set_project(&project).unwrap();
+    let store = block_on(PostgresStore::open(&address, PostgresOptions::default())).unwrap();
+    let index = block_on(store.search_index()).unwrap().unwrap();
+    let turn = |text: &str| NewTurn::verbatim([Event::user(text)]);
+    let sessions: Vec<_> = (0..6).map(|_| block_on(store.create(NewSession::default())).unwrap()).collect();
+    let count = |text: &str| {
+        let query = Query::words(text).unwrap();
+        let found =
+            block_on(searcher(&store, Some(index)).search(&query, &Filters::default(), &mut |_| ())).unwrap();
+        assert!(found.index_error.is_none(), "{:?}", found.index_error);
+        found.hits.len()
+    };
+    assert_eq!(count("token"), 0);
+    // The place in the list is that of the moment before the others. They commit, and are indexed.
+    let late = sessions[2].number();
+    let of_late = format!("FROM azureal.sessions WHERE project = '{project}' AND session = {late}");
+    let place = server.sql(&format!("SELECT active {of_late}"));
+    for session in &sessions[3..] {
+        block_on(store.append(*session, turn("an early token"))).unwrap();
+    }
+    assert_eq!(count("token"), 3);
+    block_on(store.append(sessions[2], turn("a late token"))).unwrap();
+    server.sql(&format!(
+        "UPDATE azureal.sessions SET active = {place} WHERE project = '{project}' AND session = {late}"
+    ));
+    assert_eq!(count("token"), 4);
+}
+
+#[test]
 fn an_event_with_more_tokens_than_postgres_can_hold_is_found() {
     let Some(server) = PostgresServer::shared() else { return };
     let mut address: PostgresAddress = server.url().parse().unwrap();
