@@ -207,7 +207,8 @@ pub fn typed(text: &str) -> Result<(Query, Filters), Error> {
     for word in text.split(' ') {
         let (name, value) = word.split_once(':').unwrap_or((word, ""));
         match name {
-            _ if value.is_empty() => words.push(word),
+            // `session::new` is no filter.
+            _ if value.is_empty() || value.starts_with(':') => words.push(word),
             "agent" => filters.agents.push(value.to_owned()),
             "tool" => filters.tools.push(value.to_owned()),
             "since" => filters.since = Some(parse_since(value)?.as_second()),
@@ -323,8 +324,9 @@ mod tests {
     #[test]
     fn filters_can_be_typed() {
         let (query, filters) =
-            typed("agent:codex tok role:user since:7d std::fs tool:Bash session:S3 buck").unwrap();
-        assert!(query.matches("a token of std::fs: tok, bucket"));
+            typed("agent:codex tok role:user since:7d std::fs session::new tool:Bash session:S3 buck")
+                .unwrap();
+        assert!(query.matches("a token of std::fs: tok, bucket, Session::new"));
         assert_eq!((filters.agents, filters.tools), (vec!["codex".to_owned()], vec!["Bash".to_owned()]));
         assert_eq!(
             (filters.roles, filters.sessions),
