@@ -104,6 +104,8 @@ fn sort_of(c: char) -> Sort {
         '\u{AD}' | '\u{200B}'..='\u{200D}' | '\u{2060}' | '\u{FE00}'..='\u{FE0F}' | '\u{FEFF}' => {
             Sort::Ignored
         }
+        // Composed, these angle brackets are punctuation.
+        '\u{2329}' | '\u{232A}' => Sort::Between,
         c if is_combining_mark(c) => Sort::Mark,
         c if is_single(c) => Sort::Single,
         c if c.is_alphanumeric() => Sort::Word,
@@ -292,6 +294,14 @@ mod tests {
         let shown: Vec<Vec<&str>> =
             lists.iter().map(|words| words.iter().map(|word| &text[word.range.clone()]).collect()).collect();
         assert_eq!(shown, [vec!["An", "éclair", "parseHeader", "v", "2"], vec!["parse", "Header"]]);
+    }
+
+    #[test]
+    fn the_token_of_a_character_has_the_same_token() {
+        for c in '\0'..='\u{3FFFF}' {
+            let token = words(&format!("a{c}")).join(" ");
+            assert_eq!(words(&token).join(" "), token, "{c:?}");
+        }
     }
 
     proptest! {
