@@ -1,5 +1,6 @@
 //! What is searched for, and whether a text has it.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use azureal_core::{IndexCondition, IndexKind, IndexPhrase};
@@ -8,7 +9,7 @@ use regex::{Regex, RegexBuilder};
 use regex_syntax::ParserBuilder;
 
 use crate::required::required;
-use crate::tokens::{placed_words, tokens, words};
+use crate::tokens::{Word, each_placed_word, tokens, words};
 
 /// The longest text of a query, in bytes.
 const LONGEST_QUERY: usize = 4096;
@@ -85,17 +86,16 @@ impl Clause {
         Some(Self { tokens, is_prefix, needle })
     }
 
-    /// Returns the places in a list of tokens where it matches.
-    fn places<'a>(&'a self, tokens: &'a [&'a str]) -> impl Iterator<Item = usize> + 'a {
-        let last = self.tokens.len().saturating_sub(1);
-        tokens.windows(self.tokens.len()).enumerate().filter_map(move |(place, window)| {
-            let mut pairs = window.iter().zip(&self.tokens).enumerate();
-            let is_here = pairs.all(|(index, (found, wanted))| match self.is_prefix && index == last {
-                true => found.starts_with(wanted.as_str()),
-                false => found == wanted,
-            });
-            is_here.then_some(place)
-        })
+    /// Returns its place in a text if it matches the last words.
+    fn place(&self, words: &VecDeque<Word>) -> Option<Range<usize>> {
+        let first = words.len().checked_sub(self.tokens.len())?;
+        let last = self.tokens.len().checked_sub(1)?;
+        let mut pairs = words.range(first..).zip(&self.tokens).enumerate();
+        let is_here = pairs.all(|(index, (found, wanted))| match self.is_prefix && index == last {
+            true => found.token.starts_with(wanted.as_str()),
+            false => found.token == *wanted,
+        });
+        is_here.then_some(words.get(first)?.range.start..words.back()?.range.end)
     }
 }
 
@@ -235,22 +235,44 @@ impl Query {
         }
     }
 
-    /// Returns the places of a text that match, in order and apart from each other, at most so many.
-    pub fn places(&self, text: &str, at_most: usize) -> Vec<Range<usize>> {
-        let mut places = match self {
-            Self::Words(clauses) => places_of(clauses, text),
+    /// Returns the number of its clauses.
+    pub(crate) fn clauses(&self) -> usize {
+        match self {
+            Self::Words(clauses) => clauses.len(),
+            Self::Pattern(_) => 1,
+        }
+    }
+
+    /// Calls a function with each place of a text that matches and the number of its clause, the one that ends first first, until the
+    /// function returns false.
+    pub(crate) fn each_place(&self, text: &str, mut take: impl FnMut(usize, Range<usize>) -> bool) {
+        match self {
+            Self::Words(clauses) => each_place_of(clauses, text, take),
             Self::Pattern(pattern) => {
-                let found = pattern.regex.find_iter(text).map(|found| found.range());
-                return found.filter(|range| !range.is_empty()).take(at_most).collect();
+                let mut places = pattern.regex.find_iter(text).map(|found| found.range());
+                let _ = places.all(|range| range.is_empty() || take(0, range));
             }
-        };
+        }
+    }
+
+    /// Returns the places of a text that match and begin in a part of it, in order and apart from each other.
+    pub fn places(&self, text: &str, part: Range<usize>) -> Vec<Range<usize>> {
+        let mut places = Vec::new();
+        self.each_place(text, |_, place| {
+            let is_before_end = place.start < part.end;
+            if part.contains(&place.start) {
+                places.push(place);
+            }
+            is_before_end
+        });
+        if let Self::Pattern(_) = self {
+            return places;
+        }
         places.sort_by_key(|range| (range.start, range.end));
         let mut merged: Vec<Range<usize>> = Vec::new();
         for place in places {
-            let is_full = merged.len() == at_most;
             match merged.last_mut() {
                 Some(last) if place.start <= last.end => last.end = last.end.max(place.end),
-                _ if is_full => break,
                 _ => merged.push(place),
             }
         }
@@ -269,20 +291,23 @@ fn on_one_line(error: &regex_syntax::Error, text: &str) -> String {
     format!("{what} (character {})", before + 1)
 }
 
-fn places_of(clauses: &[Clause], text: &str) -> Vec<Range<usize>> {
-    let mut places = Vec::new();
-    for words in placed_words(text) {
-        let tokens: Vec<&str> = words.iter().map(|word| word.token.as_str()).collect();
-        for clause in clauses {
-            for first in clause.places(&tokens) {
-                let last = words.get(first + clause.tokens.len() - 1);
-                if let (Some(first), Some(last)) = (words.get(first), last) {
-                    places.push(first.range.start..last.range.end);
-                }
-            }
+/// Only the last words are kept: a text may have millions.
+fn each_place_of(clauses: &[Clause], text: &str, mut take: impl FnMut(usize, Range<usize>) -> bool) {
+    let longest = clauses.iter().map(|clause| clause.tokens.len()).max().unwrap_or(0);
+    let mut take_ends = |words: &mut VecDeque<Word>, word: Word| {
+        if words.len() == longest {
+            words.pop_front();
         }
-    }
-    places
+        words.push_back(word);
+        let mut places =
+            clauses.iter().enumerate().filter_map(|(number, clause)| Some((number, clause.place(words)?)));
+        places.all(|(number, place)| take(number, place))
+    };
+    let mut words = VecDeque::with_capacity(longest);
+    each_placed_word(text, |word, parts| {
+        let mut parts_before = VecDeque::new();
+        take_ends(&mut words, word) && parts.into_iter().all(|part| take_ends(&mut parts_before, part))
+    });
 }
 
 #[cfg(test)]
@@ -373,7 +398,7 @@ mod tests {
         assert!(matches!(pattern("("), Err(QueryError::Pattern(_))));
         assert!(matches!(pattern(r"\w{1000}{1000}"), Err(QueryError::Pattern(_))));
         assert_eq!(pattern("").unwrap_err(), QueryError::Empty);
-        let places = pattern("a*").unwrap().places("baab", 9);
+        let places = pattern("a*").unwrap().places("baab", 0..9);
         assert_eq!(places.as_slice(), std::slice::from_ref(&(1..3)));
     }
 
@@ -395,7 +420,7 @@ mod tests {
     fn matches_have_places() {
         let text = "a HashMap of maps: hash_map, Map";
         let places = |query: &str| {
-            let places = Query::words(query).unwrap().places(text, 9);
+            let places = Query::words(query).unwrap().places(text, 0..99);
             places.into_iter().map(|range| text[range].to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(places("map"), ["Map", "map", "Map"]);
@@ -403,7 +428,8 @@ mod tests {
         assert_eq!(places("map*"), ["Map", "maps", "map", "Map"]);
         assert_eq!(places("hash map"), ["HashMap", "hash", "map", "Map"]);
         assert_eq!(places("of_maps a"), ["a", "of maps"]);
-        assert_eq!(Query::words("map").unwrap().places(text, 1).len(), 1);
+        let in_part = Query::words("map").unwrap().places(text, 3..20);
+        assert_eq!(in_part.as_slice(), std::slice::from_ref(&(6..9)));
     }
 
     proptest! {
@@ -428,7 +454,7 @@ mod tests {
         ) {
             if let Ok(query) = Query::words(&query) {
                 let is_match = query.matches(&text);
-                let places = query.places(&text, 99);
+                let places = query.places(&text, 0..999);
                 prop_assert!(!is_match || !places.is_empty());
                 if let Query::Words(clauses) = &query && clauses.len() == 1 {
                     prop_assert_eq!(is_match, !places.is_empty(), "{:?}", places);
@@ -439,7 +465,7 @@ mod tests {
         #[test]
         fn any_query_and_any_text_are_taken(query in "\\PC{0,30}", text in "\\PC{0,60}") {
             if let Ok(query) = Query::words(&query) {
-                let _ = (query.matches(&text), query.places(&text, 9), query.counts(&text));
+                let _ = (query.matches(&text), query.places(&text, 0..999), query.counts(&text));
             }
             let _ = Query::typed(&query);
         }

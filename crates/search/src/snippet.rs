@@ -1,6 +1,6 @@
 //! The part of a text that is shown of a hit.
 
-use std::ops::Range;
+use std::collections::VecDeque;
 
 use crate::query::Query;
 
@@ -8,7 +8,9 @@ use crate::query::Query;
 const BEFORE: usize = 40;
 /// The most characters of a snippet.
 const LONGEST: usize = 200;
-/// The most matches that are marked.
+/// The most bytes of a text that are looked at for them: white space is squeezed.
+const LONGEST_PART: usize = 16 * LONGEST;
+/// The most matches that are marked, and the number of matches after which a better part of the text is not looked for.
 const MOST_MATCHES: usize = 64;
 
 /// A part of a text on one line, with the matches in it.
@@ -34,17 +36,15 @@ pub struct SnippetPiece {
 impl Snippet {
     /// Returns the snippet of a text that matches.
     pub fn of(text: &str, query: &Query) -> Self {
-        let places = query.places(text, MOST_MATCHES);
-        let first = best_start(&places);
-        let start = back(text, first, BEFORE);
+        let start = back(text, best_start(text, query), BEFORE);
+        let places = query.places(text, start..start.saturating_add(LONGEST_PART));
         let mut snippet = Self {
             is_cut_before: !text.get(..start).unwrap_or_default().trim().is_empty(),
             ..Self::default()
         };
         let mut left = LONGEST;
         let mut at = start;
-        let shown = places.iter().filter(|place| place.start >= start);
-        for place in shown {
+        for place in places.into_iter().take(MOST_MATCHES) {
             let is_whole = snippet.push(text.get(at..place.start).unwrap_or_default(), false, &mut left)
                 && snippet.push(text.get(place.clone()).unwrap_or_default(), true, &mut left);
             at = place.end;
@@ -87,12 +87,27 @@ impl Snippet {
     }
 }
 
-/// Returns the match with which the most others are near.
-fn best_start(places: &[Range<usize>]) -> usize {
-    let near =
-        |from: usize| places.iter().filter(|place| (from..from + LONGEST / 2).contains(&place.start)).count();
-    let best = places.iter().rev().max_by_key(|place| near(place.start));
-    best.map_or(0, |place| place.start)
+/// Returns where matches of the most clauses are near each other, and of such places the one with the most matches.
+fn best_start(text: &str, query: &Query) -> usize {
+    // The clause and the start of each match that is near the last one, and the number of those of each clause.
+    let mut near: VecDeque<(usize, usize)> = VecDeque::new();
+    let mut counts = vec![0_usize; query.clauses()];
+    let (mut best, mut best_start, mut seen) = ((0, 0), 0, 0);
+    query.each_place(text, |clause, place| {
+        while let Some((clause, _)) = near.pop_front_if(|(_, start)| *start + LONGEST / 2 <= place.start) {
+            counts.get_mut(clause).into_iter().for_each(|count| *count -= 1);
+        }
+        near.push_back((clause, place.start));
+        counts.get_mut(clause).into_iter().for_each(|count| *count += 1);
+        let clauses = counts.iter().filter(|count| **count > 0).count();
+        if (clauses, near.len()) > best {
+            best = (clauses, near.len());
+            best_start = near.front().map_or(0, |(_, start)| *start);
+        }
+        seen += 1;
+        seen < MOST_MATCHES || best.0 < counts.len()
+    });
+    best_start
 }
 
 /// Returns the place so many characters before another one, or the beginning of its line if that is nearer.
@@ -131,6 +146,9 @@ mod tests {
         let shown = marked("token row", &text);
         assert!(shown.starts_with("…x x") && shown.contains("the [token] of the [row] y y"), "{shown}");
         assert!(shown.ends_with('…') && shown.chars().count() < LONGEST + 10, "{shown}");
+        // A frequent word does not hide a rare one.
+        let text = format!("{} the token of the row {}", "row ".repeat(300), "row ".repeat(300));
+        assert!(marked("token row", &text).contains("the [token] of the [row] [row]"));
         let one_line = "é".repeat(500) + " token " + &"é".repeat(500);
         assert!(marked("token", &one_line).contains("[token]"));
     }

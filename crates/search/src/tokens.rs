@@ -63,22 +63,22 @@ pub(crate) struct Word {
     pub(crate) token: String,
 }
 
-/// Returns the words of a text with their places: first those of the text, then the parts of each identifier in a list of their own.
-pub(crate) fn placed_words(text: &str) -> Vec<Vec<Word>> {
+/// Calls a function with each word of a text, and the parts of it if it is an identifier in camel case, until the function returns false.
+pub(crate) fn each_placed_word(text: &str, mut take: impl FnMut(Word, Vec<Word>) -> bool) {
     let placed =
         |range: Range<usize>| Word { token: token(text.get(range.clone()).unwrap_or_default()), range };
-    let (mut all, mut parts) = (Vec::new(), Vec::new());
+    let mut is_wanted = true;
     each_word(text, |range| {
-        let word = text.get(range.clone()).unwrap_or_default();
-        if is_camel_case(word) {
-            let mut of_word = Vec::new();
-            each_part(word, |part| of_word.push(placed(range.start + part.start..range.start + part.end)));
-            parts.push(of_word);
+        if !is_wanted {
+            return;
         }
-        all.push(placed(range));
+        let word = text.get(range.clone()).unwrap_or_default();
+        let mut parts = Vec::new();
+        if is_camel_case(word) {
+            each_part(word, |part| parts.push(placed(range.start + part.start..range.start + part.end)));
+        }
+        is_wanted = take(placed(range), parts);
     });
-    parts.insert(0, all);
-    parts
 }
 
 /// The sorts of characters.
@@ -287,13 +287,25 @@ mod tests {
         assert_eq!(tokens(&long), format!(" {} ", "é".repeat(LONGEST)));
     }
 
+    /// Returns the first words of a text, and their parts.
+    fn placed_words(text: &str, at_most: usize) -> (Vec<Word>, Vec<Word>) {
+        let (mut words, mut all_parts) = (Vec::new(), Vec::new());
+        each_placed_word(text, |word, parts| {
+            words.push(word);
+            all_parts.extend(parts);
+            words.len() < at_most
+        });
+        (words, all_parts)
+    }
+
     #[test]
     fn words_have_their_places() {
         let text = "An éclair: parseHeader v2";
-        let lists = placed_words(text);
-        let shown: Vec<Vec<&str>> =
-            lists.iter().map(|words| words.iter().map(|word| &text[word.range.clone()]).collect()).collect();
-        assert_eq!(shown, [vec!["An", "éclair", "parseHeader", "v", "2"], vec!["parse", "Header"]]);
+        let (words, parts) = placed_words(text, 9);
+        let shown = |words: Vec<Word>| words.into_iter().map(|word| &text[word.range]).collect::<Vec<_>>();
+        assert_eq!(shown(words), ["An", "éclair", "parseHeader", "v", "2"]);
+        assert_eq!(shown(parts), ["parse", "Header"]);
+        assert_eq!(shown(placed_words(text, 2).0), ["An", "éclair"]);
     }
 
     #[test]
@@ -333,10 +345,10 @@ mod tests {
 
         #[test]
         fn places_are_those_of_the_tokens(text in "[a-zA-Z0-9_ äÄ検✅.v]{0,60}") {
-            let lists = placed_words(&text);
-            let flat: Vec<&str> = lists[0].iter().map(|word| word.token.as_str()).collect();
+            let (placed, parts) = placed_words(&text, usize::MAX);
+            let flat: Vec<&str> = placed.iter().map(|word| word.token.as_str()).collect();
             prop_assert_eq!(flat, words(&text));
-            for word in lists.iter().flatten() {
+            for word in placed.iter().chain(&parts) {
                 prop_assert_eq!(&token(&text[word.range.clone()]), &word.token);
             }
         }
