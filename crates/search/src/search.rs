@@ -1,7 +1,7 @@
 //! A search: by an index as far as there is one, by reading the events else.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -391,7 +391,13 @@ impl Searcher<'_> {
             None => None,
         };
         let mut agents = Agents::default();
+        // Those since the last time that the agent of all was known.
         let mut matches: Vec<Match> = Vec::new();
+        let is_wanted = |found: &Match| filters.takes_agent(found.agent.as_ref());
+        // Sessions are read from the newest to the oldest, but the events of each from the first to the last.
+        let mut kept = VecDeque::new();
+        let room = self.limit.map_or(usize::MAX, |limit| limit.max(MOST_RANKED));
+        let room = room.saturating_sub(scan.matches.len());
         let mut after = Seq::START;
         let mut is_whole = true;
         loop {
@@ -423,21 +429,17 @@ impl Searcher<'_> {
                     agent: agents.current().cloned(),
                 });
             }
+            if !agents.is_waiting() {
+                scan.keep(matches.drain(..).filter(is_wanted), &mut kept, room);
+            }
             if Instant::now() >= until || !(self.is_wanted)() {
                 is_whole = false;
                 break;
             }
         }
         scan.statistics.events += record.counts.events;
-        matches.retain(|found| filters.takes_agent(found.agent.as_ref()));
-        for found in matches {
-            scan.statistics.matching += 1;
-            scan.statistics.tokens += found.counts.as_ref().map_or(0, |(_, tokens)| *tokens as u64);
-            // The list begins with the newest session.
-            if self.limit.is_none_or(|limit| scan.matches.len() < limit.max(MOST_RANKED)) {
-                scan.matches.push(found);
-            }
-        }
+        scan.keep(matches.drain(..).filter(is_wanted), &mut kept, room);
+        scan.matches.extend(kept);
         Ok(is_whole)
     }
 }
@@ -447,6 +449,20 @@ struct Scan {
     matches: Vec<Match>,
     statistics: Statistics,
     progress: Progress,
+}
+
+impl Scan {
+    /// Counts matches of a session, and keeps the last ones as far as there is room.
+    fn keep(&mut self, matches: impl Iterator<Item = Match>, kept: &mut VecDeque<Match>, room: usize) {
+        for found in matches {
+            self.statistics.matching += 1;
+            self.statistics.tokens += found.counts.as_ref().map_or(0, |(_, tokens)| *tokens as u64);
+            kept.push_back(found);
+            if kept.len() > room {
+                kept.pop_front();
+            }
+        }
+    }
 }
 
 impl Found {

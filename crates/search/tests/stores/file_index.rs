@@ -179,6 +179,19 @@ fn an_index_that_does_not_narrow_down_loses_no_hit() {
 }
 
 #[test]
+fn of_many_events_that_are_read_the_newest_are_kept() {
+    let store = MemoryStore::default();
+    session(&store, &["oldest ->"]);
+    session(&store, &vec!["a -> b"; 6_000]);
+    let query = Query::fixed("->", Case::Sensitive).unwrap();
+    let mut limited = searcher(&store, None);
+    limited.limit = Some(2);
+    let found = block_on(limited.search(&query, &Filters::default(), &mut |_| ())).unwrap();
+    let places: Vec<(u32, u64)> = found.hits.iter().map(|hit| (hit.session.id.number(), hit.seq.0)).collect();
+    assert_eq!((places.as_slice(), found.total.events), (&[(2, 6_000), (2, 5_999)][..], 6_001));
+}
+
+#[test]
 fn a_hit_whose_event_is_gone_or_another_is_dropped() {
     let folder = tempfile::tempdir().unwrap();
     let store = MemoryStore::default();
