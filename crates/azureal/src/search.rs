@@ -314,7 +314,9 @@ impl<'a> HitLine<'a> {
 
 /// Returns the command that shows a hit.
 pub fn show_command(hit: &Hit) -> String {
-    format!("azureal show {} --seq {}", hit.session.id, hit.seq)
+    // Without the option it may not be in what is shown.
+    let full = if hit.is_full { " --full" } else { "" };
+    format!("azureal show {} --seq {}{full}", hit.session.id, hit.seq)
 }
 
 #[cfg(test)]

@@ -89,6 +89,8 @@ pub struct Hit {
     pub snippet: Snippet,
     /// Its rank, larger is better. Only comparable with those of the same search.
     pub score: f64,
+    /// Whether it was searched in another form than the stored one: [`Searcher::source`].
+    pub is_full: bool,
 }
 
 /// The number of events that match.
@@ -293,6 +295,7 @@ impl Searcher<'_> {
                     agent: hit.agent,
                     snippet: Snippet::of(&searched.text, query),
                     score,
+                    is_full: false,
                 });
             }
         }
@@ -369,6 +372,7 @@ impl Searcher<'_> {
                 tool: found.searched.tool,
                 agent: found.agent,
                 snippet: found.snippet,
+                is_full: self.source.is_some(),
             })
             .collect();
         Ok(found)

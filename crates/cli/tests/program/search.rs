@@ -227,6 +227,7 @@ fn the_output_of_turns_is_searched_too() {
     let ran = search(&world, &["logo.png", "--role", "tool", "--full", "--json"]);
     let hit = &ran.json()["hits"][0];
     assert_eq!((hit["tool"].as_str(), ran.code), (Some("Bash"), 0), "{ran}");
-    let shown = world.run(&["show", "S1", "--seq", &hit["seq"].to_string(), "--full"]).quiet();
+    let command: Vec<&str> = hit["show"].as_str().unwrap().split(' ').skip(1).collect();
+    let shown = world.run(&command).quiet();
     assert!(shown.contains("logo.png"), "{shown}");
 }

@@ -373,6 +373,7 @@ pub(crate) fn hit(
         agent: Some("codex".into()),
         snippet: Snippet::of(text, &Query::typed(query).unwrap()),
         score: 1.0,
+        is_full: false,
     }
 }
 
