@@ -239,6 +239,8 @@ pub struct FoundLine<'a> {
     pub total_is_least: bool,
     /// The number of sessions that were not searched, as the time was over.
     pub not_searched: u64,
+    /// The number of events that cannot be read, among those that this search has read or indexed.
+    pub damaged_events: u64,
     /// The hits, the best one first.
     pub hits: Vec<HitLine<'a>>,
 }
@@ -287,6 +289,7 @@ impl<'a> FoundLine<'a> {
             total: found.total.events,
             total_is_least: found.total.is_least,
             not_searched: found.not_searched,
+            damaged_events: found.damaged,
             hits: found.hits.iter().map(HitLine::of).collect(),
         }
     }

@@ -45,6 +45,8 @@ pub struct Behind {
     pub sessions: Vec<SessionRecord>,
     /// The number of events that were indexed.
     pub indexed: u64,
+    /// The number of those that cannot be read, and have no tokens.
+    pub damaged: u64,
 }
 
 /// Brings an index up to date, until it is or the function says that the time is over.
@@ -217,7 +219,10 @@ impl Work<'_> {
             let is_end = page.is_empty();
             for stored in &page {
                 after.through = stored.seq;
-                let Ok(event) = stored.event() else { continue };
+                let Ok(event) = stored.event() else {
+                    self.behind.damaged += 1;
+                    continue;
+                };
                 agents.note(&event, &mut events, |event: &mut IndexedEvent, agent| event.agent = agent);
                 if let Some(indexed) = indexed(self.index.kind(), stored.seq, &event, agents.current()) {
                     self.bytes += indexed.tokens.len();

@@ -113,6 +113,8 @@ pub struct Found {
     pub scanned: u64,
     /// The number of sessions that were not searched, as the time was over.
     pub not_searched: u64,
+    /// The number of events that cannot be read, among those that this search has read or indexed. A later search does not read them again.
+    pub damaged: u64,
     /// The reason why the index was not used, if there is one.
     pub index_error: Option<StoreError>,
     /// Whether the search was not wanted any more, so that hits are missing.
@@ -197,6 +199,7 @@ impl Searcher<'_> {
         let is_over = || Instant::now() >= until || !(self.is_wanted)();
         let behind =
             catch_up(self.store, index, &is_over, &mut |progress| report(Step::Indexing(progress))).await?;
+        let damaged = behind.damaged;
         let behind: HashMap<SessionId, SessionRecord> =
             behind.sessions.into_iter().map(|record| (record.id, record)).collect();
         let lower = |names: &[String]| names.iter().map(|name| name.to_lowercase()).collect();
@@ -218,6 +221,7 @@ impl Searcher<'_> {
             let left = self.scan(query, filters, behind.into_values().collect(), report).await?;
             found.merge(left, self.limit);
         }
+        found.damaged += damaged;
         Ok(found)
     }
 
@@ -357,6 +361,7 @@ impl Searcher<'_> {
             }
         }
         found.total = Total { events: scan.statistics.matching, is_least: found.not_searched > 0 };
+        found.damaged = scan.damaged;
         let (statistics, matches) = (scan.statistics, scan.matches);
         found.hits = matches
             .into_iter()
@@ -419,7 +424,10 @@ impl Searcher<'_> {
             after = last.seq;
             scan.progress.done += page.len() as u64;
             for stored in &page {
-                let Ok(event) = stored.event() else { continue };
+                let Ok(event) = stored.event() else {
+                    scan.damaged += 1;
+                    continue;
+                };
                 agents.note(&event, &mut matches, |found: &mut Match, agent| found.agent = agent);
                 let Some(searched) = self.searched(stored, query, filters) else { continue };
                 agents.pushed(&event);
@@ -453,6 +461,7 @@ struct Scan {
     matches: Vec<Match>,
     statistics: Statistics,
     progress: Progress,
+    damaged: u64,
 }
 
 impl Scan {
@@ -476,6 +485,7 @@ impl Found {
         self.total.is_least |= other.total.is_least;
         self.scanned += other.scanned;
         self.not_searched += other.not_searched;
+        self.damaged += other.damaged;
         self.is_stopped |= other.is_stopped;
         self.truncate(limit);
     }

@@ -35,7 +35,7 @@ const QUIET: Duration = Duration::from_millis(400);
 /// The first search makes an index beside the store, the first with `-F` or `--regex` a second one, and later ones bring it up to date. It is a cache: azureal makes it again if
 /// it is missing or damaged, and reads the events themselves if it cannot be used.
 ///
-/// With `--json`, one object: `{"total":2,"total_is_least":false,"not_searched":0,"hits":[{"session":"S3","name","seq":42,"role":"user",
+/// With `--json`, one object: `{"total":2,"total_is_least":false,"not_searched":0,"damaged_events":0,"hits":[{"session":"S3","name","seq":42,"role":"user",
 /// "tool":null,"agent":"claude","worktree","last_active","snippet":[{"text":"the ","match":false},{"text":"token","match":true}],
 /// "score":1.5,"show":"azureal show S3 --seq 42"}]}`.
 #[derive(Debug, clap::Args)]
@@ -210,6 +210,10 @@ fn snippet_text(snippet: &Snippet, paint: Paint, width: Option<usize>) -> String
 fn tell_of_index(result: &Found) {
     if let Some(error) = &result.index_error {
         warn(&format!("the search index cannot be used, so all events were read: {error}"));
+    }
+    if result.damaged > 0 {
+        let events = counted(result.damaged, "event");
+        warn(&format!("not searched: {events} that cannot be read; `azureal doctor` names them"));
     }
     if result.not_searched > 0 {
         let sessions = counted(result.not_searched, "session");

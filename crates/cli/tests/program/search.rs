@@ -214,6 +214,25 @@ fn an_index_that_cannot_be_written_costs_a_warning_and_no_hit() {
 }
 
 #[test]
+fn an_event_that_cannot_be_read_is_reported() {
+    for option in [&[][..], &["-F"]] {
+        let world = world();
+        let store = Connection::open(world.store()).unwrap();
+        store.execute("UPDATE events SET data = x'28b52ffd00' WHERE session_id = 1 AND seq = 2", []).unwrap();
+        drop(store);
+        let ran = search(&world, &[&["token", "--json"], option].concat());
+        assert_eq!(
+            (ran.code, ran.stderr.as_str()),
+            (0, "warning: not searched: 1 event that cannot be read; `azureal doctor` names them\n"),
+            "{ran}"
+        );
+        assert_eq!(ran.json()["damaged_events"], 1);
+        // The others are found, and what is indexed is not read again.
+        assert_eq!(found(&world, &[&["bucket"], option].concat()), ["S2 1", "S2 3"]);
+    }
+}
+
+#[test]
 fn the_output_of_turns_is_searched_too() {
     let world = World::new();
     let fixtures = "../agents/tests/fixtures/claude/current/multi-tool/stdout.jsonl";
