@@ -37,8 +37,10 @@ pub(crate) fn usage_error(error: &clap::Error, arguments: &[OsString]) -> Failur
         ErrorKind::ArgumentConflict => {
             let others = misread.texts(ContextKind::PriorArg);
             let conflict = misread.text(ContextKind::InvalidArg).filter(|_| !others.is_empty());
-            let message =
-                |argument| format!("{} cannot be used with {}", quoted(argument), in_words(&others, "and"));
+            let message = |argument| match others == [argument] {
+                true => format!("{} can be given only once", quoted(argument)),
+                false => format!("{} cannot be used with {}", quoted(argument), in_words(&others, "and")),
+            };
             (conflict.map(message), None)
         }
         _ => (None, None),
@@ -156,6 +158,7 @@ mod tests {
         for (typed, message) in [
             ("list foo", "unexpected argument `foo`"),
             ("fork", "missing `<SESSION>`"),
+            ("search x --since 1h --since 2h", "`--since <TIME>` can be given only once"),
             ("rename", "missing `<SESSION>` and `<NAME>`"),
             ("run --permision edit x", "unexpected argument `--permision`"),
             ("run fix the bug", "unexpected argument `the`"),

@@ -29,6 +29,8 @@ const QUIET: Duration = Duration::from_millis(400);
 /// neither does punctuation: `find_for_update`, `std::fs` and `src/main.rs` are phrases. `map` finds `HashMap`. Quote phrases and
 /// stars for your shell: azureal search '"token row" refr*'. `-F` finds signs and parts of words, as they are.
 ///
+/// An event must pass every filter. `--agent`, `--role`, `--tool` and `--session` may be given several times: one of their values is enough.
+///
 /// The best hits come first: rare words, many of them, in short texts, in sessions that were active lately. With `-F` and `--regex`, hits in the session that was
 /// active last come first. Each has the command that shows the event among its neighbours.
 ///
@@ -69,7 +71,7 @@ pub(crate) struct Args {
     tool: Vec<String>,
     /// Only this session: its number (S3), its name, or a unique prefix of it
     #[arg(short, long, value_name = "SESSION")]
-    session: Option<String>,
+    session: Vec<String>,
     /// Only sessions of this worktree, as `azureal list --all` shows it; `.` is the main one
     #[arg(long, value_name = "WORKTREE")]
     worktree: Option<String>,
@@ -142,10 +144,10 @@ fn unusable(error: QueryError) -> Failure {
 }
 
 async fn filters(args: &Args, place: &Workspace, found: &[Recovered]) -> Result<Filters, Failure> {
-    let sessions = match &args.session {
-        Some(session) => Some(vec![resolve_to_read(place, found, Some(session)).await?.id]),
-        None => None,
-    };
+    let mut sessions = Vec::new();
+    for session in &args.session {
+        sessions.push(resolve_to_read(place, found, Some(session)).await?.id);
+    }
     let worktree = args.worktree.as_ref().map(|worktree| WorktreeFilter {
         names: vec![worktree.clone()],
         last_part: worktree.rsplit('/').next().unwrap_or(worktree).to_owned(),
@@ -154,7 +156,7 @@ async fn filters(args: &Args, place: &Workspace, found: &[Recovered]) -> Result<
         roles: args.role.iter().filter_map(|role| SearchRole::named(role)).collect(),
         tools: args.tool.clone(),
         agents: args.agent.clone(),
-        sessions,
+        sessions: (!sessions.is_empty()).then_some(sessions),
         without: None,
         worktree,
         since: args.since.as_deref().map(parse_since).transpose()?.map(jiff::Timestamp::as_second),
@@ -226,10 +228,9 @@ fn tell_of_index(result: &Found) {
 fn tell_of_total(args: &Args, result: &Found) {
     let total = result.total.events;
     if total == 0 {
-        let filtered = args.session.is_some()
-            || args.since.is_some()
+        let filtered = args.since.is_some()
             || args.worktree.is_some()
-            || [&args.agent, &args.role, &args.tool].iter().any(|filter| !filter.is_empty());
+            || [&args.agent, &args.role, &args.tool, &args.session].iter().any(|filter| !filter.is_empty());
         let is_exact = args.fixed_strings || args.regex;
         let has_letters = args.text.iter().any(|text| text.chars().any(char::is_alphabetic));
         let try_this = match (is_exact, filtered, args.full) {
