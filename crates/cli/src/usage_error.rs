@@ -138,8 +138,8 @@ impl<'a> Misread<'a> {
 }
 
 /// Joins names as a person would.
-fn in_words(names: &[&str], conjunction: &str) -> String {
-    let names: Vec<String> = names.iter().map(quoted).collect();
+pub(crate) fn in_words(names: &[impl AsRef<str>], conjunction: &str) -> String {
+    let names: Vec<String> = names.iter().map(|name| quoted(name.as_ref())).collect();
     match names.split_last() {
         Some((last, [])) => last.clone(),
         Some((last, others)) => format!("{} {conjunction} {last}", others.join(", ")),
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn names_are_joined() {
-        assert_eq!(in_words(&[], "or"), "");
+        assert_eq!(in_words(&[""; 0], "or"), "");
         assert_eq!(in_words(&["a"], "or"), "`a`");
         assert_eq!(in_words(&["a", "b", "c"], "or"), "`a`, `b` or `c`");
     }

@@ -99,10 +99,15 @@ async fn tell_why_empty(place: &Workspace) -> Result<(), Failure> {
         tell("no sessions of this worktree yet; `azureal list --all` shows those of all worktrees");
         return Ok(());
     }
+    tell_of_empty_store(place).await;
+    Ok(())
+}
+
+/// Says that a store has no sessions, and where there are some.
+pub(super) async fn tell_of_empty_store(place: &Workspace) {
     let found = native::import_hint(&native::count_sessions(place, native::COUNT_AT_MOST).await);
     let found = found.as_deref().unwrap_or("`azureal import` takes over those of other programs");
     tell(&format!("no sessions yet; {found}"));
-    Ok(())
 }
 
 /// Writes an array, one session to a line.

@@ -6,15 +6,17 @@ use azureal::search::{
 };
 use azureal::sessions::{called, resolve_to_read};
 use azureal::{Workspace, parse_since};
-use azureal_core::{WorktreeFilter, visible_line};
+use azureal_core::{ListQuery, WorktreeFilter, visible_line};
 use azureal_engine::Recovered;
 use clap::builder::PossibleValuesParser;
 use unicode_width::UnicodeWidthStr;
 
+use crate::commands::list::tell_of_empty_store;
 use crate::failure::Failure;
 use crate::output::{Output, Paint, counted, tell, warn};
 use crate::spinner::Spinner;
 use crate::times::Clock;
+use crate::usage_error::in_words;
 
 /// Stands before the lines below the heading of a hit.
 const INDENT: &str = "  ";
@@ -128,7 +130,12 @@ pub(crate) async fn run(
         out.own_text(&format!("{gap}{}", hit_text(hit, &clock, paint, width)))?;
     }
     out.flush()?;
-    tell_of_total(args, &result);
+    let any = ListQuery { limit: Some(1), ..ListQuery::default() };
+    if result.total.events == 0 && place.store.list(&any).await?.is_empty() {
+        tell_of_empty_store(place).await;
+    } else {
+        tell_of_total(args, &result);
+    }
     Ok(())
 }
 
@@ -227,30 +234,53 @@ fn tell_of_index(result: &Found) {
 
 fn tell_of_total(args: &Args, result: &Found) {
     let total = result.total.events;
-    if total == 0 {
-        let filtered = args.since.is_some()
-            || args.worktree.is_some()
-            || [&args.agent, &args.role, &args.tool, &args.session].iter().any(|filter| !filter.is_empty());
-        let is_exact = args.fixed_strings || args.regex;
-        let has_letters = args.text.iter().any(|text| text.chars().any(char::is_alphabetic));
-        let try_this = match (is_exact, filtered, args.full) {
-            (true, ..) if has_letters && !args.ignore_case => "case matters: `-i` ignores it",
-            (true, true, _) => "try it without the filters, or with a part of the text",
-            (true, false, false) => "try a part of the text, or `--full` for all output of tools",
-            (true, false, true) => "try a part of the text",
-            (_, true, _) => {
-                "try it without the filters, with fewer words, or with the beginning of a word, such as `tok*`"
-            }
-            (_, false, false) => {
-                "try fewer words, the beginning of a word (`tok*`), `-F` for parts of words, or `--full` for all output of tools"
-            }
-            (_, false, true) => "try fewer words, or the beginning of a word (`tok*`)",
-        };
-        tell(&format!("nothing found; {try_this}"));
-    } else if result.total.is_least || result.hits.len() < usize::try_from(total).unwrap_or(usize::MAX) {
-        let least = if result.total.is_least { "at least " } else { "" };
-        tell(&format!("{least}{} match; `-n` shows more", counted(total, "event")));
+    if total > 0 {
+        if result.total.is_least || result.hits.len() < usize::try_from(total).unwrap_or(usize::MAX) {
+            let least = if result.total.is_least { "at least " } else { "" };
+            tell(&format!("{least}{} match; `-n` shows more", counted(total, "event")));
+        }
+        return;
     }
+    let filters = given_filters(args);
+    let text = args.text.join(" ");
+    let is_exact = args.fixed_strings || args.regex;
+    let has_case = !args.ignore_case && !text.contains("(?i") && text.chars().any(char::is_alphabetic);
+    let has_inner_star = text.split_whitespace().any(|word| word.trim_end_matches(['*', '"']).contains('*'));
+    let try_this = match (is_exact, filters.as_slice(), args.full) {
+        (true, [], _) if has_case => "case matters: `-i` ignores it".to_owned(),
+        (false, [], _) if has_inner_star => {
+            "a star stands for the rest of a word, as in `tok*`; `--regex` takes an expression".to_owned()
+        }
+        (true, [], false) => "try a part of the text, or `--full` for all output of tools".to_owned(),
+        (true, [], true) => "try a part of the text".to_owned(),
+        (false, [], false) => {
+            "try fewer words, the beginning of a word (`tok*`), `-F` for parts of words, or `--full` for all output of tools".to_owned()
+        }
+        (false, [], true) => "try fewer words, or the beginning of a word (`tok*`)".to_owned(),
+        (_, filters, _) => {
+            let other = match is_exact {
+                true if has_case => "or with `-i`, as case matters",
+                true => "or with a part of the text",
+                false => "with fewer words, or with the beginning of a word (`tok*`)",
+            };
+            format!("try it without {}, {other}", in_words(filters, "and"))
+        }
+    };
+    tell(&format!("nothing found; {try_this}"));
+}
+
+/// Returns the filters as they were given.
+fn given_filters(args: &Args) -> Vec<String> {
+    let lists = [
+        ("--agent", &args.agent),
+        ("--role", &args.role),
+        ("--tool", &args.tool),
+        ("--session", &args.session),
+    ];
+    let lists = lists.into_iter().flat_map(|(name, values)| values.iter().map(move |value| (name, value)));
+    let single = [("--worktree", &args.worktree), ("--since", &args.since)];
+    let single = single.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+    lists.chain(single).map(|(name, value)| format!("{name} {value}")).collect()
 }
 
 /// Shows on standard error what a search does, once it takes long.

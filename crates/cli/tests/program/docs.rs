@@ -71,7 +71,7 @@ fn the_reference_page_is_up_to_date() {
     let written = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         written == page,
-        "docs/cli.md is not what the program says; `UPDATE_DOCS=1 cargo test -p azureal docs` writes it anew"
+        "docs/cli.md is not what the program says; `UPDATE_DOCS=1 cargo test -p azureal-cli docs` writes it anew"
     );
 }
 

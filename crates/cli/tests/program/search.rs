@@ -137,11 +137,20 @@ fn a_search_without_hits_says_what_to_try() {
             &["nowhere"][..],
             "nothing found; try fewer words, the beginning of a word (`tok*`), `-F` for parts of words, or `--full`",
         ),
-        (&["token", "--since", "2100-01-01"], "nothing found; try it without the filters"),
+        (
+            &["token", "--since", "2100-01-01", "--agent", "cluade"],
+            "nothing found; try it without `--agent cluade` and `--since 2100-01-01`, with fewer words, or",
+        ),
+        (&["tok*n"], "nothing found; a star stands for the rest of a word, as in `tok*`; `--regex` takes"),
         (&["--regex", "TOKEN"], "nothing found; case matters: `-i` ignores it"),
         (&["-F", "TOKEN"], "nothing found; case matters: `-i` ignores it"),
         (&["-iF", "nowhere"], "nothing found; try a part of the text, or `--full`"),
-        (&["-iF", "token", "--role", "error"], "nothing found; try it without the filters, or with a part"),
+        (&["--regex", "(?i)nowhere"], "nothing found; try a part of the text, or `--full`"),
+        (
+            &["-iF", "token", "--role", "error"],
+            "nothing found; try it without `--role error`, or with a part",
+        ),
+        (&["-F", "TOKEN", "--role", "user"], "nothing found; try it without `--role user`, or with `-i`, as"),
     ] {
         let ran = search(&world, arguments);
         assert!(ran.code == 0 && ran.stdout.is_empty() && ran.stderr.starts_with(hint), "{ran}");
@@ -172,7 +181,8 @@ fn a_search_without_hits_says_what_to_try() {
     // Nothing is created for a project without a store.
     let empty = World::new();
     let ran = search(&empty, &["token"]);
-    assert!(ran.code == 0 && !empty.path("p/.azureal").exists(), "{ran}");
+    assert!(ran.code == 0 && ran.stderr.starts_with("no sessions yet; "), "{ran}");
+    assert!(!empty.path("p/.azureal").exists() && !empty.path("p/.git/azureal").exists());
 }
 
 #[test]
