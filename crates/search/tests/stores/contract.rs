@@ -55,11 +55,11 @@ pub(crate) fn search_contract(
     let mut sessions = Vec::new();
     // The number of queries of words, of others that an index narrows down, and of others; and of hits.
     let (mut queries, mut hits) = ([0; 3], [0; 3]);
-    for _ in 0..thorough(20, 100) {
+    for _ in 0..thorough(20, 60) {
         for _ in 0..12 {
             change(store, &mut sessions, &mut random);
         }
-        for _ in 0..thorough(10, 20) {
+        for _ in 0..thorough(10, 58) {
             let (text, query) = query(&mut random);
             let Ok(query) = query else { continue };
             let filters = filters(&mut random, &sessions);
@@ -96,7 +96,7 @@ pub(crate) fn search_contract(
             hits[sort] += by_index.hits.len();
         }
     }
-    let least = [100, 20, 10];
+    let least = [thorough(100, 2_000), 20, 10];
     let is_enough = (0..3).all(|sort| queries[sort] > least[sort] && hits[sort] > queries[sort]);
     assert!(is_enough, "{hits:?} hits of {queries:?} queries");
 }
