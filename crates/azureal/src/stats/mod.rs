@@ -230,9 +230,17 @@ impl Stats {
             let by = |measure: Measure, one: &Group, other: &Group| {
                 measure.of(&other.sums).total_cmp(&measure.of(&one.sums))
             };
+            // S2 is before S10.
+            let digits = |group: &Group| match &group.key {
+                GroupKey::Known(key) if grouping == Grouping::Session => key.len(),
+                _ => 0,
+            };
             groups.sort_by(|one, other| {
                 let by_rank = rank(one).cmp(&rank(other));
-                by_rank.then_with(|| by(measure, one, other)).then_with(|| by(Measure::Tokens, one, other))
+                let by_measure = by_rank.then_with(|| by(measure, one, other));
+                by_measure
+                    .then_with(|| by(Measure::Tokens, one, other))
+                    .then_with(|| digits(one).cmp(&digits(other)))
             });
         }
         groups

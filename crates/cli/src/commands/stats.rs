@@ -24,8 +24,8 @@ const QUIET: Duration = Duration::from_millis(400);
 
 /// Show turns, tokens, cost and time by agent, model, day, worktree or session
 ///
-/// Of the sessions of the current worktree, or of all worktrees with `--all`. A bar is the share of the cost, or of the tokens if the cost of a tenth of
-/// them is not known, such as that of imported turns. CACHED is the share of the tokens sent that the provider read from its cache. A terminal shows 20 rows of each kind, unless `-n` is given; a program gets all of them.
+/// Of the sessions of the current worktree, or of all worktrees with `--all`. A bar compares the cost with that of the largest row, or the tokens if the cost
+/// of a tenth of them is not known, such as that of imported turns. CACHED is the share of the tokens sent that the provider read from its cache. A terminal shows 20 rows of each kind, unless `-n` is given; a program gets all of them.
 ///
 /// A session counts what its turns reported, and what its totals in `azureal list` have beyond that. The difference is a row of its own, `outside
 /// turns`: summaries for compactions, and turns that were removed. A fork counts its own turns, not those that it began with.

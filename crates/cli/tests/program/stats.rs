@@ -196,6 +196,18 @@ fn turns_without_a_cost_are_compared_by_their_tokens() {
     assert_eq!(models(&[few, more, priced]), ["sonnet", "b", "a"]);
 }
 
+#[test]
+fn sessions_that_took_the_same_are_in_the_order_of_their_numbers() {
+    let world = World::new();
+    for number in 1..=10 {
+        world.session(&format!("s{number}"), &events(&[("claude", "opus", "", 1, 100, 0.5)]));
+    }
+    let found = stats(&world, &[]);
+    let keys: Vec<String> =
+        groups(&found, "session").into_iter().map(|(key, ..)| key.as_str().unwrap().to_owned()).collect();
+    assert_eq!(keys, (1..=10).map(|number| format!("S{number}")).collect::<Vec<_>>());
+}
+
 /// A program that answers as Claude Code does.
 fn claude(world: &World) {
     let lines = [
