@@ -310,6 +310,7 @@ impl Workspace {
             Err(azureal_core::StoreError::NoSuchSession(_)) => false,
             Err(error) => return Err(error.into()),
         };
+        let mut keep = opened.keep;
         match written.found() {
             // The user deleted it in the program.
             [] => {
@@ -342,10 +343,13 @@ impl Workspace {
                     return Ok(None);
                 }
                 taken.add(&imported);
-                taken.problems.extend(originals.finish().into_iter().map(|problem| problem.reason));
+                let not_kept = originals.finish();
+                // Without an original, the written session is all that has the whole output of the turns.
+                keep |= !not_kept.is_empty();
+                taken.problems.extend(not_kept.into_iter().map(|problem| problem.reason));
             }
         }
-        match opened.keep {
+        match keep {
             true => taken.kept.clone_from(&opened.file),
             false => {
                 taken.problems.extend(self.delete_written(opened, writer));

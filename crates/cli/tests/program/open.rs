@@ -200,6 +200,29 @@ fn a_program_that_adds_nothing_leaves_nothing() {
 }
 
 #[test]
+fn an_original_that_cannot_be_stored_keeps_the_written_session() {
+    let world = project();
+    let store = PathBuf::from(world.store());
+    fs::write(store.with_file_name("originals"), "in the way").unwrap();
+    let mut claude = open(&world, &["S1", "-a", "claude"]);
+    claude.wait_for("opened ");
+    claude.send("Three\rquit\r");
+    assert_eq!(claude.wait_for_exit(), Some(0));
+    let screen = claude.screen();
+    assert!(screen.contains("its file is not kept as its original"), "{screen}");
+    assert!(screen.contains("Claude Code keeps the session in") && !screen.contains("deleted"), "{screen}");
+    assert_added(&world, &["Three", "Yes, Three"]);
+    let written = files(world.path("home/.claude"));
+    let [file] = &written[..] else { panic!("{written:?}") };
+    assert!(fs::read_to_string(file).unwrap().contains("Yes, Three"));
+    assert!(files(world.path("home/.local/state/azureal/opened")).is_empty());
+    // An import knows its turns.
+    let imported = run(&world, &["import", "--from", "claude", "--json"]);
+    assert_eq!(imported.code, 0, "{imported}");
+    assert_added(&world, &["Three", "Yes, Three"]);
+}
+
+#[test]
 fn a_user_who_goes_back_in_the_program_gets_another_session() {
     let world = project();
     let mut claude = open(&world, &["S1", "-a", "claude"]);
