@@ -17,14 +17,14 @@ use std::time::Duration;
 use azureal_agents::native::{self, NativeConversation, NativeSource, NativeWriter, Placement};
 use azureal_core::{SessionId, SessionRecord, Uuid, counted};
 use azureal_engine::{
-    FoundNote, OpenedNote, OpenedSession, OpenedSessions, RUN_MARKER, SessionLease, without_withheld,
+    FoundNote, OpenedNote, OpenedSession, OpenedSessions, RUN_MARKER, SessionLease, clock, without_withheld,
 };
 use azureal_exchange::{NativeImported, NativeOutcome, TemporaryFolder, native_history, native_mark};
 use azureal_files::as_argument;
 use azureal_process::{ChildEnvironment, Exit, Marker, ProcessIdentity, Spawn, StopTimeouts, Stream};
 use tracing::{info, warn};
 
-use crate::agents::on_path;
+use crate::agents::{on_path, own_settings_of};
 use crate::error::{Error, shown};
 use crate::native::{NativeSessions, NativeTarget, OriginalWriter, StoredRuns};
 use crate::sessions::called;
@@ -126,7 +126,12 @@ impl Workspace {
         // Programs name the folders of their sessions by the directory without links.
         let directory = fs::canonicalize(self.project.directory());
         let directory = &directory.map_err(|error| Error::file(self.project.directory(), &error))?;
-        let conversation = history.conversation(&id, directory);
+        let settings = own_settings_of(writer.agent(), self.environment());
+        // Programs delete sessions that were not used for a while.
+        let conversation = NativeConversation {
+            updated: clock::now(),
+            ..history.conversation(&id, directory, settings.as_deref())
+        };
         let source = source_of(writer)?;
         let home = self.home_of(source)?;
         let placement = writer.placement(&home, &conversation).map_err(|error| Error::file(&home, &error))?;

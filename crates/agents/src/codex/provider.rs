@@ -1,7 +1,6 @@
-//! The retries of Codex after a failed request.
+//! The model provider in Codex's own configuration.
 //!
-//! They are a setting of the model provider, so the provider's name must be known, which is in Codex's own
-//! configuration. For a built-in provider they cannot be set.
+//! The retries after a failed request are a setting of the provider. For a built-in provider they cannot be set.
 
 use toml::de::{DeTable, DeValue};
 
@@ -21,6 +20,12 @@ pub(super) fn ask_twice(configuration: &str) -> Vec<String> {
         .iter()
         .flat_map(|setting| ["-c".to_owned(), format!("model_providers.{name}.{setting}")])
         .collect()
+}
+
+/// Returns the name of the configured provider; `None` if none is.
+pub(super) fn named(configuration: &str) -> Option<String> {
+    let table = DeTable::parse(configuration).ok()?;
+    provider(table.get_ref()).map(str::to_owned)
 }
 
 /// Returns the provider that is named: by the profile, if there is one that does, else by the whole.

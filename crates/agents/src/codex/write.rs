@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::NAME;
 use super::native::SESSIONS;
+use super::provider;
 use crate::native::pieces::{CallResult, Piece, Prompt, Stamps, Step, exit_code, iso, pieces, write_line};
 use crate::native::{NativeConversation, NativeWriter, Placement};
 
@@ -21,6 +22,8 @@ use crate::native::{NativeConversation, NativeWriter, Placement};
 #[derive(Debug, Clone, Copy)]
 pub struct CodexWriter;
 
+/// The provider without a configuration.
+const OPENAI: &str = "openai";
 /// The socket of the server that runs turns in the background.
 const SERVER: &str = "app-server-control/app-server-control.sock";
 
@@ -43,6 +46,8 @@ impl NativeWriter for CodexWriter {
             "cli_version": env!("CARGO_PKG_VERSION"),
             // Codex's list leaves out sessions of runs without its interface.
             "source": "cli",
+            // Its interface refuses a session of another provider than the configured one.
+            "model_provider": session.settings.and_then(provider::named).unwrap_or_else(|| OPENAI.to_owned()),
         });
         rollout.line("session_meta", &meta)?;
         for piece in pieces(session.messages) {

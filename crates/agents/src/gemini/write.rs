@@ -40,13 +40,12 @@ impl NativeWriter for GeminiWriter {
     }
 
     fn write(&self, session: &NativeConversation<'_>, out: &mut dyn Write) -> io::Result<()> {
-        let started = iso(session.started);
         let header = json!({
             "sessionId": session.id,
             // Gemini CLI writes a hash of the directory, and reads nothing from it.
             "projectHash": "azureal",
-            "startTime": started,
-            "lastUpdated": started,
+            "startTime": iso(session.started),
+            "lastUpdated": iso(session.updated),
             "kind": "main",
         });
         let header = match session.title {
@@ -75,8 +74,9 @@ impl NativeWriter for GeminiWriter {
 
     fn placement(&self, home: &Path, session: &NativeConversation<'_>) -> io::Result<Placement> {
         let name = session.id.get(..8).unwrap_or(session.id);
-        // Gemini CLI begins every run with a file that is named by the minute, and this must not be the same.
-        let name = format!("session-{}-{name}.jsonl", session.started.as_millisecond());
+        // A run of Gemini CLI that resumes this session leaves an empty file `session-<minute>-<id8>.jsonl`. The next run takes that for
+        // damaged, and deletes it with every file that ends with the same id. What has the id in its name belongs to the current session.
+        let name = format!("session-{}-{name}-azureal.jsonl", session.started.as_millisecond());
         Ok(Placement::File(folder(home, session.cwd)?.join(CHATS).join(name)))
     }
 

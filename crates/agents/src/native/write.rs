@@ -71,8 +71,12 @@ pub struct NativeConversation<'a> {
     pub cwd: &'a Path,
     /// When the session began.
     pub started: Timestamp,
+    /// When it was last active. Programs delete sessions that were not for a while.
+    pub updated: Timestamp,
     /// Its name.
     pub title: Option<&'a str>,
+    /// The program's own settings, if they were read: [`Agent::own_settings`](azureal_core::agent::Agent::own_settings).
+    pub settings: Option<&'a str>,
     /// The messages.
     pub messages: &'a [Message],
 }

@@ -62,7 +62,7 @@ impl NativeWriter for OpencodeWriter {
             "directory": session.cwd.to_string_lossy(),
             "title": title,
             "version": env!("CARGO_PKG_VERSION"),
-            "time": {"created": began, "updated": began},
+            "time": {"created": began, "updated": session.updated.as_millisecond()},
         });
         write_line(out, &json!({"info": info, "messages": export.messages}))
     }

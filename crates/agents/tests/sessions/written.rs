@@ -32,8 +32,15 @@ fn started() -> Timestamp {
 }
 
 fn session<'a>(id: &'a str, messages: &'a [Message]) -> NativeConversation<'a> {
-    let title = Some("The title");
-    NativeConversation { id, cwd: Path::new(CWD), started: started(), title, messages }
+    NativeConversation {
+        id,
+        cwd: Path::new(CWD),
+        started: started(),
+        updated: started(),
+        title: Some("The title"),
+        settings: Some("model_provider = \"mine\""),
+        messages,
+    }
 }
 
 fn written(writer: &dyn NativeWriter, session: &NativeConversation<'_>) -> Vec<u8> {
@@ -338,6 +345,25 @@ fn pictures_and_a_prompt_behind_results_are_kept() {
 }
 
 #[test]
+fn a_rollout_has_the_configured_provider_and_no_empty_text() {
+    let writer = native::writer("codex").unwrap();
+    let messages =
+        [Message::new(Role::User, [Block::image(MediaType::Png, *b"\x89PNG")]), Message::assistant("A dot.")];
+    let provider = |settings| {
+        let bytes = written(writer, &NativeConversation { settings, ..session("0123456789", &messages) });
+        let lines: Vec<Value> = bytes.split(|byte| *byte == b'\n').flat_map(serde_json::from_slice).collect();
+        let prompt = lines.iter().find(|line| line["payload"]["role"] == "user").unwrap();
+        let content = prompt["payload"]["content"].as_array().unwrap();
+        assert_eq!((content.len(), &content[0]["type"]), (1, &json!("input_image")), "{prompt}");
+        lines[0]["payload"]["model_provider"].clone()
+    };
+    assert_eq!(provider(Some("model_provider = \"mine\"")), "mine");
+    for settings in [None, Some(""), Some("no TOML")] {
+        assert_eq!(provider(settings), "openai");
+    }
+}
+
+#[test]
 fn a_project_of_gemini_keeps_its_folder() {
     let home = tempfile::tempdir().unwrap();
     let tmp = home.path().join("tmp");
@@ -348,7 +374,7 @@ fn a_project_of_gemini_keeps_its_folder() {
         Placement::File(path) => path,
         Placement::Import(_) => unreachable!(),
     };
-    let name = "session-1769851800000-01234567.jsonl";
+    let name = "session-1769851800000-01234567-azureal.jsonl";
     assert_eq!(place(), tmp.join("project/chats").join(name));
     assert_eq!(writer.companions(&place(), &session), [(tmp.join("project/.project_root"), CWD.into())]);
     // A folder of another project.

@@ -3,6 +3,7 @@
 mod choice;
 pub(crate) mod ephemeral;
 mod login;
+mod own_settings;
 mod problem;
 mod program_cache;
 pub mod prompt_cache;
@@ -13,6 +14,7 @@ pub mod version;
 pub(crate) use choice::on_path;
 pub use choice::{AgentChoice, Wanted, choose, program_of};
 pub use login::{is_logged_in, login_hint};
+pub use own_settings::own_settings_of;
 pub use problem::{Problem, problem_of};
 pub use program_cache::ProgramFile;
 pub use summarisers::{SUMMARY_TIMEOUT, summarisers};

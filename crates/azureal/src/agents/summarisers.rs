@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use azureal_agents::registry;
-use azureal_core::agent::{Agent, OwnSettings, Program};
+use azureal_core::agent::{Agent, Program};
 use azureal_engine::Summariser;
 
 use super::choice::{Wanted, choose, program_of};
+use super::own_settings::own_settings;
 use crate::environment::Environment;
 use crate::error::Error;
 
@@ -20,7 +21,7 @@ fn summariser(
     model: Option<String>,
     environment: &Environment,
 ) -> Summariser {
-    let settings = agent.own_settings().and_then(|own| read_settings(own, environment));
+    let settings = own_settings(agent, environment);
     Summariser { agent, program, model, settings }
 }
 
@@ -51,11 +52,4 @@ pub fn summarisers(
         Some(summariser(agent, program, None, environment))
     });
     Ok(installed.collect())
-}
-
-/// Reads the settings of an agent's program; `None` if there are none that can be read.
-fn read_settings(own: OwnSettings, environment: &Environment) -> Option<String> {
-    let named = environment.value(own.variable).map(PathBuf::from);
-    let folder = named.or_else(|| Some(environment.home()?.join(own.home)))?;
-    std::fs::read_to_string(folder.join(own.file)).ok()
 }

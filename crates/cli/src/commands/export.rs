@@ -2,6 +2,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use azureal::Workspace;
+use azureal::agents::own_settings_of;
 use azureal::error::shown;
 use azureal::exchange::{
     ExistingFile, ExportFormat, ExportOptions, Exported, export, export_to_file, native_id, native_sources,
@@ -126,10 +127,15 @@ pub(crate) async fn run(
     let format = args.format.into();
     let directory = place.directory_of(&record);
     let history = if args.full { Some(place.full_history(record.id).await?) } else { None };
+    let settings = match format {
+        ExportFormat::Native(agent) => own_settings_of(agent, place.environment()),
+        _ => None,
+    };
     let options = ExportOptions {
         redactor: if args.raw { None } else { Some(place.redactor()?) },
         events: history.as_ref().map(|history| history as &dyn EventSource),
         directory: Some(&directory),
+        settings: settings.as_deref(),
         ..ExportOptions::new(format)
     };
     let Some(path) = args.output.as_deref().filter(|path| *path != Path::new("-")) else {
@@ -177,7 +183,15 @@ fn tell_how_to_resume(agent: &str, record: &SessionRecord, directory: &Path, fil
     let Some(home) = homes.iter().find(|home| home.exists()).or(homes.first()) else { return };
     let id = native_id(writer, record);
     let started = normal_timestamp(&record.created_at).parse().unwrap_or_default();
-    let session = NativeConversation { id: &id, cwd: directory, started, title: None, messages: &[] };
+    let session = NativeConversation {
+        id: &id,
+        cwd: directory,
+        started,
+        updated: started,
+        title: None,
+        settings: None,
+        messages: &[],
+    };
     let command = |arguments: Vec<OsString>| {
         let arguments = arguments.iter().map(|argument| argument.to_string_lossy());
         format!("`{}`", arguments.fold(agent.to_owned(), |command, argument| command + " " + &argument))

@@ -77,12 +77,14 @@ pub struct ExportOptions<'a> {
     pub conversation: Option<&'a str>,
     /// The directory in which an agent's own program resumes the session; by default the root.
     pub directory: Option<&'a Path>,
+    /// The settings of the agent's own program, if they were read.
+    pub settings: Option<&'a str>,
 }
 
 impl ExportOptions<'_> {
     /// Exports what is stored, with all secrets in it.
     pub fn new(format: ExportFormat) -> Self {
-        Self { format, redactor: None, events: None, conversation: None, directory: None }
+        Self { format, redactor: None, events: None, conversation: None, directory: None, settings: None }
     }
 }
 
@@ -121,7 +123,8 @@ pub async fn export(
         ExportFormat::Anthropic => anthropic::write(source, record, &mut masking, out).await,
         ExportFormat::Html => html::write(source, record, &mut masking, out).await,
         ExportFormat::Native(agent) => {
-            native::write(source, record, agent, options.directory, &mut masking, out).await
+            let place = (options.directory, options.settings);
+            native::write(source, record, agent, place, &mut masking, out).await
         }
     }?;
     Ok(Exported { damaged, masked: masking.count() })

@@ -27,18 +27,28 @@ pub struct NativeHistory {
     /// Its name; `None` if it has none but its number.
     pub title: Option<String>,
     /// The messages.
+    /// When it was last active.
+    pub updated: Timestamp,
     pub messages: Vec<Message>,
 }
 
 impl NativeHistory {
-    /// Returns the conversation for a writer: under an id of the program, in a directory.
-    pub fn conversation<'a>(&'a self, id: &'a str, cwd: &'a Path) -> NativeConversation<'a> {
+    /// Returns the conversation for a writer: under an id of the program, in a directory, with the settings of the program.
+    pub fn conversation<'a>(
+        &'a self,
+        id: &'a str,
+        cwd: &'a Path,
+        settings: Option<&'a str>,
+    ) -> NativeConversation<'a> {
+        let Self { started, updated, title, messages } = self;
         NativeConversation {
             id,
             cwd,
-            started: self.started,
-            title: self.title.as_deref(),
-            messages: &self.messages,
+            started: *started,
+            updated: *updated,
+            title: title.as_deref(),
+            settings,
+            messages,
         }
     }
 }
@@ -57,7 +67,7 @@ pub(super) async fn write(
     source: &Source<'_>,
     record: &SessionRecord,
     agent: &'static str,
-    directory: Option<&Path>,
+    (directory, settings): (Option<&Path>, Option<&str>),
     masking: &mut Masking<'_>,
     out: &mut impl Write,
 ) -> Result<DamagedEvents, ExportError> {
@@ -67,7 +77,7 @@ pub(super) async fn write(
         return Err(ExportError::NoMessages { session: record.id });
     }
     let id = native_id(writer, record);
-    writer.write(&history.conversation(&id, directory.unwrap_or(Path::new("/"))), out)?;
+    writer.write(&history.conversation(&id, directory.unwrap_or(Path::new("/")), settings), out)?;
     Ok(damaged)
 }
 
@@ -95,8 +105,10 @@ async fn history(
     let Conversation { system, messages } = of_messages(fold.finish());
     let opening = if opening.is_empty() { build_context(Some(&system), None, &[]) } else { opening };
     let history = NativeHistory {
-        started: normal_timestamp(&record.created_at).parse().unwrap_or_default(),
+        started: time(&record.created_at),
+        updated: time(&record.last_active),
         title: record.has_own_name().then(|| record.name.clone()),
+    let time = |text: &str| normal_timestamp(text).parse().unwrap_or_default();
         messages: opened(&opening, messages),
     };
     Ok((history, damaged))
