@@ -282,6 +282,18 @@ fn a_compacted_session_begins_with_its_summary() {
 }
 
 #[test]
+fn a_turn_without_an_answer_is_ended() {
+    let world = World::new();
+    let failed = json!({"Error": {"message": "overloaded", "kind": "api"}});
+    world.session("failed", &[user("One"), assistant("First."), user("Two"), failed]);
+    for agent in ["claude", "codex", "gemini", "qwen", "opencode"] {
+        let ran = world.run(&["export", "failed", "--format", agent]);
+        let (_, after) = ran.stdout.split_once("overloaded").unwrap();
+        assert!(after.contains("[The turn ended without an answer.]"), "{agent}: {ran}");
+    }
+}
+
+#[test]
 fn a_session_without_messages_is_not_written() {
     let world = World::new();
     let ran = world.session("empty", &[json!("Compacted")]);

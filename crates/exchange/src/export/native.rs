@@ -9,7 +9,7 @@ use std::path::Path;
 
 use azureal_agents::native::{self, NativeConversation, NativeWriter};
 use azureal_core::{
-    Block, Event, EventRange, Fold, Message, Seq, SessionRecord, SessionStore, Threshold, Uuid,
+    Block, Event, EventRange, Fold, Message, Role, Seq, SessionRecord, SessionStore, Threshold, Uuid,
     build_context, build_context_prompt, normal_timestamp, read_opening_text, wrap_context,
 };
 use jiff::Timestamp;
@@ -19,16 +19,19 @@ use super::provider::{Conversation, of_messages};
 use super::{ExportError, Source, each_event_in};
 use crate::DamagedEvents;
 
+/// The answer of a turn that ended without one.
+const UNANSWERED: &str = "[The turn ended without an answer.]";
+
 /// The history of a session as the turns of an agent's own program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NativeHistory {
     /// When the session began; 1970 if that is not known.
     pub started: Timestamp,
+    /// When it was last active.
+    pub updated: Timestamp,
     /// Its name; `None` if it has none but its number.
     pub title: Option<String>,
     /// The messages.
-    /// When it was last active.
-    pub updated: Timestamp,
     pub messages: Vec<Message>,
 }
 
@@ -104,12 +107,12 @@ async fn history(
     let damaged = each_event_in(source, record.id, EventRange::After(after), masking, take).await?;
     let Conversation { system, messages } = of_messages(fold.finish());
     let opening = if opening.is_empty() { build_context(Some(&system), None, &[]) } else { opening };
+    let time = |text: &str| normal_timestamp(text).parse().unwrap_or_default();
     let history = NativeHistory {
         started: time(&record.created_at),
         updated: time(&record.last_active),
         title: record.has_own_name().then(|| record.name.clone()),
-    let time = |text: &str| normal_timestamp(text).parse().unwrap_or_default();
-        messages: opened(&opening, messages),
+        messages: closed(opened(&opening, messages)),
     };
     Ok((history, damaged))
 }
@@ -139,6 +142,14 @@ fn opened(opening: &str, mut messages: Vec<Message>) -> Vec<Message> {
         },
         None if opening.is_empty() => {}
         None => messages.push(Message::user(wrap_context(opening))),
+    }
+    messages
+}
+
+/// Ends a turn without an answer. Claude Code and Gemini CLI would take it for interrupted, and add to it when they resume it.
+fn closed(mut messages: Vec<Message>) -> Vec<Message> {
+    if messages.last().is_some_and(|message| message.role != Role::Assistant) {
+        messages.push(Message::assistant(UNANSWERED));
     }
     messages
 }
