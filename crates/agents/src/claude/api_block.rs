@@ -39,9 +39,31 @@ pub(super) fn result_block(id: &str, content: &ToolOutput, is_error: bool) -> Va
             .filter(|part| !matches!(part, OutputPart::Text(text) if text.is_empty()))
             .map(|part| match part {
                 OutputPart::Text(text) => text_block(text),
+                // The API refuses anything but text in a failure.
+                OutputPart::Image(image) if is_error => text_block(&image.note()),
                 OutputPart::Image(image) => image_block(image),
             })
             .collect(),
     };
     json!({"type": "tool_result", "tool_use_id": id, "content": content, "is_error": is_error})
+}
+
+#[cfg(test)]
+mod tests {
+    use azureal_core::MediaType;
+
+    use super::*;
+
+    #[test]
+    fn a_failure_has_nothing_but_text() {
+        let image = Image { media_type: MediaType::Png, data: b"\x89PNG".to_vec() };
+        let content = ToolOutput::Parts(vec![OutputPart::Text("no".to_owned()), OutputPart::Image(image)]);
+        let kinds = |is_error| {
+            let block = result_block("t", &content, is_error);
+            let parts = block["content"].as_array().unwrap().iter();
+            parts.map(|part| part["type"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(kinds(false), ["text", "image"]);
+        assert_eq!(kinds(true), ["text", "text"]);
+    }
 }

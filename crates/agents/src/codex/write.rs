@@ -127,8 +127,9 @@ impl<'a> Rollout<'a> {
         let turn = self.stamps.next().id.to_string();
         self.event(&json!({"type": "task_started", "turn_id": turn, "model_context_window": null}))?;
         self.turn = Some(turn);
-        let parts = std::iter::once(text_part(text)).chain(pictures.iter().map(|image| image_part(image)));
-        let content: Value = parts.collect();
+        let text_part = (!text.is_empty()).then(|| text_part(text));
+        let content: Value =
+            text_part.into_iter().chain(pictures.iter().map(|image| image_part(image))).collect();
         self.item(&json!({"type": "message", "role": "user", "content": content}))?;
         self.event(&json!({"type": "user_message", "message": text, "images": []}))
     }
