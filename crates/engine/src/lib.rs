@@ -85,6 +85,8 @@ pub use session_lease::{LeaseError, SessionLease, SessionLeased, lease_session};
 pub use slots::Slots;
 pub use spool::{Spool, SpoolError, Spools};
 pub use transcripts::{Transcript, transcripts_of};
-pub use turn_event::{Accepted, Began, Busy, FinishedTurn, OriginalRunEvent, TurnError, TurnEvent};
+pub use turn_event::{
+    Accepted, Began, Busy, BusyPlace, FinishedTurn, OriginalRunEvent, TurnError, TurnEvent,
+};
 pub use turn_machine::{Effect, Input, Sent, TurnMachine};
 pub use watch::Watcher;

@@ -208,8 +208,7 @@ impl Preparation {
         loop {
             let busy = match block_on(lease_session(store, spools, session, &self.engine.holder(agent)))? {
                 SessionLeased::Ours(lease) => return Ok((lease, waits_for.is_some())),
-                SessionLeased::Here(holder) => Busy { session, holder, is_here: true },
-                SessionLeased::Elsewhere(holder) => Busy { session, holder: Some(holder), is_here: false },
+                SessionLeased::Busy(busy) => busy,
             };
             if !waits {
                 return Err(TurnError::Busy(busy));

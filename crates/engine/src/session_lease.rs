@@ -16,6 +16,7 @@ use tracing::warn;
 
 use crate::lease::{Lease, Leased};
 use crate::spool::{SpoolError, Spools};
+use crate::turn_event::{Busy, BusyPlace};
 
 /// The time after which a lease expires unless it is renewed, for which others wait for a dead machine.
 pub(crate) const LASTS: Duration = Duration::from_secs(20);
@@ -52,10 +53,8 @@ impl SessionLease {
 pub enum SessionLeased {
     /// It is ours.
     Ours(SessionLease),
-    /// Another process on this machine runs a turn, and may not have described itself yet.
-    Here(Option<Holder>),
-    /// A process runs a turn that shares the store, but not this folder.
-    Elsewhere(Holder),
+    /// Another process runs a turn.
+    Busy(Busy),
 }
 
 /// The reason why the lease could not be requested.
@@ -76,18 +75,19 @@ pub async fn lease_session(
     session: SessionId,
     holder: &Holder,
 ) -> Result<SessionLeased, LeaseError> {
-    let mut lock = match spools.lease(session, holder)? {
-        Leased::Ours(lock) => lock,
-        Leased::Theirs(holder) => return Ok(SessionLeased::Here(holder)),
-    };
+    let busy = |holder, place| Ok(SessionLeased::Busy(Busy { session, holder, place }));
+    let leased = spools.lease(session, holder)?;
     // With the lock held: the process that opens a session holds it until the program is noted.
-    if let Some(holder) = spools.opened().map(|opened| opened.holder_of(session)).transpose()?.flatten() {
-        return Ok(SessionLeased::Here(Some(holder)));
-    }
+    let open = spools.opened().map(|opened| opened.holder_of(session)).transpose()?.flatten();
+    let mut lock = match (leased, open) {
+        (_, Some(holder)) => return busy(Some(holder), BusyPlace::Interface),
+        (Leased::Theirs(holder), None) => return busy(holder, BusyPlace::Here),
+        (Leased::Ours(lock), None) => lock,
+    };
     let renewal = match take(&**store, &mut lock, session, holder).await? {
         InStore::Ours(id) => Some(Renewal::start(Arc::clone(store), session, id)),
         InStore::NotNeeded => None,
-        InStore::Theirs(holder) => return Ok(SessionLeased::Elsewhere(holder)),
+        InStore::Theirs(holder) => return busy(Some(holder), BusyPlace::Elsewhere),
     };
     Ok(SessionLeased::Ours(SessionLease { renewal, lock }))
 }

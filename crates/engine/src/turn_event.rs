@@ -130,8 +130,19 @@ pub struct Busy {
     pub session: SessionId,
     /// The holder of the lease, if it is known.
     pub holder: Option<Holder>,
-    /// Whether it runs on this machine.
-    pub is_here: bool,
+    /// The place where it runs.
+    pub place: BusyPlace,
+}
+
+/// The place of a turn of another process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BusyPlace {
+    /// This machine.
+    Here,
+    /// An agent's own interface on this machine, in which the session is open.
+    Interface,
+    /// Another machine, or another folder of spools on this one.
+    Elsewhere,
 }
 
 /// A turn that is in the store.

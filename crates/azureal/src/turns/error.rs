@@ -3,7 +3,7 @@
 use azureal_core::event::Outcome;
 use azureal_core::{Holder, visible_line};
 use azureal_engine::clock::until_now;
-use azureal_engine::{Busy, CompactionError, LeaseError, SpoolError, StopError, TurnError};
+use azureal_engine::{Busy, BusyPlace, CompactionError, LeaseError, SpoolError, StopError, TurnError};
 
 use crate::error::{Error, quoted};
 
@@ -110,24 +110,36 @@ impl From<CompactionError> for Error {
 
 /// Returns the error of a session in which another process runs a turn.
 pub(super) fn busy_error(busy: &Busy) -> Error {
-    let (session, place) = (busy.session, if busy.is_here { "" } else { " where it runs" });
-    Error::new("busy", describe_busy(busy)).with_hint(format!(
-        "wait for it (`run` does with `--wait`), end it with `azureal cancel {session}`{place}, or continue in a copy \
-         with `azureal fork {session}`"
-    ))
+    let session = busy.session;
+    let end = match busy.place {
+        BusyPlace::Here => {
+            format!("wait for it (`run` does with `--wait`), end it with `azureal cancel {session}`")
+        }
+        BusyPlace::Elsewhere => {
+            format!(
+                "wait for it (`run` does with `--wait`), end it with `azureal cancel {session}` where it runs"
+            )
+        }
+        BusyPlace::Interface => "quit it there; what was added becomes part of the session".to_owned(),
+    };
+    Error::new("busy", describe_busy(busy))
+        .with_hint(format!("{end}, or continue in a copy with `azureal fork {session}`"))
 }
 
 /// Describes a turn of another process: which session, which agent, since when, and where.
 pub fn describe_busy(busy: &Busy) -> String {
-    let who = match &busy.holder {
-        None => String::new(),
-        Some(Holder { pid, agent, since, .. }) if busy.is_here => {
-            let time = until_now(since);
-            format!(": {} {}, run by process {pid}", visible_line(agent), visible_line(&time))
+    let Busy { session, holder, place } = busy;
+    let Some(holder) = holder else { return format!("a turn of {session} is running") };
+    let Holder { pid, agent, since, .. } = holder;
+    let (agent, time) = (visible_line(agent), until_now(since));
+    let time = visible_line(&time);
+    match place {
+        BusyPlace::Here => format!("a turn of {session} is running: {agent} {time}, run by process {pid}"),
+        BusyPlace::Interface => {
+            format!("{session} is open in the interface of {agent} {time}, process {pid}")
         }
-        Some(holder) => format!(": {}", describe_holder(holder)),
-    };
-    format!("a turn of {} is running{who}", busy.session)
+        BusyPlace::Elsewhere => format!("a turn of {session} is running: {}", describe_holder(holder)),
+    }
 }
 
 /// Describes the holder of a lease on another machine.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use azureal_agents::registry;
 use azureal_core::{SessionId, SessionRecord};
 use azureal_engine::{
-    Busy, Engine, EngineOptions, Recovered, SessionLease, SessionLeased, SessionTarget, Spools, TurnHandle,
+    Engine, EngineOptions, Recovered, SessionLease, SessionLeased, SessionTarget, Spools, TurnHandle,
     TurnRequest, lease_session,
 };
 use azureal_exchange::TemporaryFolder;
@@ -118,8 +118,7 @@ impl Workspace {
         };
         let busy = match lease_session(&self.store, &spools, session, &self.holder(purpose)).await? {
             SessionLeased::Ours(lease) => return Ok(lease),
-            SessionLeased::Here(holder) => Busy { session, holder, is_here: true },
-            SessionLeased::Elsewhere(holder) => Busy { session, holder: Some(holder), is_here: false },
+            SessionLeased::Busy(busy) => busy,
         };
         Err(error::busy_error(&busy))
     }
@@ -137,16 +136,21 @@ impl Workspace {
     }
 
     /// Returns the session of the turn that was started last of those that still run in this worktree: the store does not
-    /// know of it yet. `found` is what [`recover`](Self::recover) returned.
+    /// know of it yet. A session that is open in an agent's own interface counts. `found` is what [`recover`](Self::recover) returned.
     pub fn running_here(&self, found: &[Recovered]) -> Option<SessionId> {
         let used_in = self.used_in();
         let running = found.iter().filter_map(|found| match found {
             Recovered::Running(turn, _) | Recovered::Orphan(turn, _) => Some(turn),
             _ => None,
         });
-        running
+        let running = running
             .filter(|turn| turn.used_in.as_deref() == Some(&used_in))
-            .max_by(|one, other| one.started_at.cmp(&other.started_at))?
-            .session_id()
+            .filter_map(|turn| Some((turn.started_at.clone(), turn.session_id()?)));
+        let open = self.opened_now().into_iter().map(|(opened, _)| opened);
+        let open = open
+            .filter(|opened| opened.used_in == used_in)
+            .filter_map(|opened| Some((opened.session_id()?, opened.holder.since)));
+        let all = running.chain(open.map(|(session, since)| (since, session)));
+        all.max_by(|(one, _), (other, _)| one.cmp(other)).map(|(_, session)| session)
     }
 }

@@ -41,7 +41,12 @@ pub(crate) async fn run(
     let mut records: Vec<SessionRecord> = Vec::new();
     for session in &args.sessions {
         let record = resolve(&*place.store, session).await?;
-        if active.iter().any(|turn| turn.session() == record.id) {
+        if let Some(turn) = active.iter().find(|turn| turn.session() == record.id) {
+            if turn.interface {
+                let (name, agent) = (called(&record), visible_line(&turn.agent));
+                return Err(Failure::new("busy", format!("{name} is open in the interface of {agent}"))
+                    .with_hint("quit it there; nothing was deleted"));
+            }
             // Its agent would work on for nobody, and what it says could not be stored.
             let id = record.id;
             let holder = place.store.held_leases().await?.into_iter().find(|(leased, _)| *leased == id);

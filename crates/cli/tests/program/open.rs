@@ -134,8 +134,10 @@ fn what_is_added_in_the_interface_becomes_turns_of_the_session() {
     let ps = run(&world, &["ps"]).stdout;
     assert!(ps.contains("S1 · claude since") && ps.contains("in its own interface"), "{ps}");
     for (arguments, expected) in [
-        (&["run", "-s", "S1", "-a", "offline", "no"][..], "a turn of S1 is running"),
-        (&["rm", "S1", "--yes"], "a turn of S1 work is running"),
+        (&["run", "-s", "S1", "-a", "offline", "no"][..], "S1 is open in the interface of claude"),
+        // It is the session that is used here.
+        (&["run", "-c", "-a", "offline", "no"], "hint: quit it there"),
+        (&["rm", "S1", "--yes"], "S1 work is open in the interface of claude"),
         (&["cancel", "S1"], "S1 work is open in the interface of claude"),
         (&["compact", "S1"], ""),
     ] {
@@ -144,7 +146,7 @@ fn what_is_added_in_the_interface_becomes_turns_of_the_session() {
         assert!(ran.stderr.contains(expected), "{ran}");
     }
     let second = open(&world, &["S1"]);
-    second.wait_for("a turn of S1 is running");
+    second.wait_for("S1 is open in the interface of claude");
 
     claude.send("Four\rquit\r");
     assert_eq!(claude.wait_for_exit(), Some(0));
@@ -277,7 +279,7 @@ fn a_killed_azureal_leaves_the_session_to_the_program_and_its_turns_to_the_next_
     claude.wait_for("ended with 137");
     let refused = run(&world, &["run", "-s", "S1", "-a", "offline", "no"]);
     assert_eq!(refused.code, 1, "{refused}");
-    assert!(refused.stderr.contains("a turn of S1 is running: claude"), "{refused}");
+    assert!(refused.stderr.contains("S1 is open in the interface of claude"), "{refused}");
     assert_added(&world, &[]);
     kill(&program.to_string());
     until("the next command takes it back", || {

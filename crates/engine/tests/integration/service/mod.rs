@@ -12,7 +12,7 @@ use azureal_core::{
     ContextCommand, Event, ListQuery, Message, NewSession, OnFailure, Seq, SessionId, StoreError,
 };
 use azureal_engine::{
-    Briefing, Busy, Engine, EngineOptions, Leased, Recovered, SessionTarget, TurnError, TurnEvent,
+    Briefing, Busy, BusyPlace, Engine, EngineOptions, Leased, Recovered, SessionTarget, TurnError, TurnEvent,
     TurnHandle, TurnOptions, TurnRequest, this_process,
 };
 use futures_executor::block_on;
@@ -187,7 +187,7 @@ fn a_second_turn_in_a_session_is_refused_and_told_who_holds_it() {
     let (first, _cancel) = run_until_gate(&project, &engine);
     let second = engine.submit(TurnRequest { waits: false, ..patient(&project) });
     let error = second.result().unwrap_err();
-    let TurnError::Busy(Busy { session, holder: Some(holder), is_here: true }) = &error else {
+    let TurnError::Busy(Busy { session, holder: Some(holder), place: BusyPlace::Here }) = &error else {
         panic!("{error:?}")
     };
     assert_eq!(*session, project.session);
@@ -208,7 +208,7 @@ fn a_turn_that_waits_runs_after_the_other_one() {
     let mut second = engine.submit(patient(&project));
     let waiting = take_until(&mut second, is_waiting);
     let [.., TurnEvent::Waiting(busy)] = &waiting[..] else { panic!("{waiting:?}") };
-    assert_eq!((busy.session, busy.is_here), (project.session, true));
+    assert_eq!((busy.session, busy.place), (project.session, BusyPlace::Here));
     assert_eq!(project.last(), Seq::START, "the first one is not stored yet");
     std::fs::write(project.path("gate"), "").unwrap();
     assert_eq!(second.result().unwrap().complete.outcome, Some(Outcome::Done));
@@ -228,7 +228,7 @@ fn a_turn_that_is_cancelled_while_it_waits_leaves_nothing() {
     second.cancel();
     let error = second.result().unwrap_err();
     assert!(
-        matches!(&error, TurnError::GaveUpWaiting(busy) if busy.session == project.session && busy.is_here),
+        matches!(&error, TurnError::GaveUpWaiting(busy) if busy.session == project.session && busy.place == BusyPlace::Here),
         "{error:?}"
     );
     assert_eq!(project.spool_files(), files);
