@@ -12,6 +12,7 @@ mod damage;
 mod dashed_prompt;
 mod environment;
 mod failure;
+mod foreground;
 mod interface;
 mod interrupts;
 mod live;

@@ -19,6 +19,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT};
 use signal_hook::flag::register_conditional_default;
 
 use crate::failure::Failure;
+use crate::foreground::wait_in_foreground;
 use crate::output::{Output, tell, warn};
 
 /// How often a turn in the background is looked at.
@@ -103,7 +104,7 @@ async fn start(mut run: InterfaceRun<'_>) -> Result<(InterfaceRun<'_>, Option<Ex
     let variables = environment.iter();
     let started =
         Command::new(program).args(arguments).current_dir(directory).env_clear().envs(variables).spawn();
-    let mut child = match started {
+    let child = match started {
         Ok(child) => child,
         Err(error) => {
             let failure = Failure::new("not_started", format!("{name} does not start: {error}"))
@@ -113,7 +114,7 @@ async fn start(mut run: InterfaceRun<'_>) -> Result<(InterfaceRun<'_>, Option<Ex
         }
     };
     let noted = run.started(child.id());
-    let exit = child.wait();
+    let exit = wait_in_foreground(child);
     if let Err(error) = noted {
         warn(error.message());
     }

@@ -18,7 +18,7 @@ use crate::real_agents::Real;
 use crate::world::{Ran, World, assistant, exported, user};
 
 /// A program that resumes a session as Claude Code does, and answers each line that is typed. `back` continues from the first prompt,
-/// `delete` removes the session, `fail` ends with an error.
+/// `delete` removes the session, `fail` ends with an error, `stop` stops the program.
 const CLAUDE: &str = r#"
 [ "$1" = --version ] && { echo '2.1.197 (Claude Code)'; exit; }
 [ "$1" = --resume ] || exit 2
@@ -35,6 +35,7 @@ while read -r typed; do
     case "$typed" in
         quit) exit 0 ;;
         fail) exit 3 ;;
+        stop) kill -STOP $$; echo continued; continue ;;
         delete) rm "$file"; exit 0 ;;
         back) last=$(grep -o '"uuid":"[^"]*"' "$file" | head -n 1 | cut -d '"' -f 4) ;;
     esac
@@ -259,6 +260,43 @@ fn what_cannot_be_opened_is_said() {
 }
 
 #[test]
+/// Returns a shell with these arguments, and the command that opens the session.
+fn shell(world: &World, arguments: &[&str]) -> Command {
+    let command = azureal(world, &["open", "S1", "-a", "claude"]);
+    let mut shell = Command::new("/bin/sh");
+    shell.args(arguments).arg(command.get_program()).args(command.get_args());
+    shell.current_dir(world.path("p")).env_clear();
+    shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell
+}
+
+#[test]
+fn a_program_that_stops_itself_leaves_the_user_to_the_shell() {
+    let world = project();
+    // `-m`: a shell with job control, which waits for azureal and then for a line of the user.
+    let script = "\"$0\" \"$@\"; echo \"the shell: $?\"; read line; fg >/dev/null; echo \"ended with $?\"";
+    let mut shell = PtyProgram::start(&shell(&world, &["-m", "-c", script]), 120, 40);
+    shell.wait_for("opened ");
+    shell.send("stop\r");
+    shell.wait_for("the shell: 1");
+    shell.send("\r");
+    shell.wait_for("continued");
+    shell.send("Three\r");
+    shell.wait_for("answered Three");
+    shell.send("quit\r");
+    shell.wait_for("ended with 0");
+    shell.wait_for_exit();
+    assert_added(&world, &["Three", "Yes, Three"]);
+    // Where no shell could continue it, the program continues.
+    let mut claude = open(&world, &["S1", "-a", "claude"]);
+    claude.wait_for("opened ");
+    claude.send("stop\r");
+    claude.wait_for("continued");
+    claude.send("quit\r");
+    assert_eq!(claude.wait_for_exit(), Some(0));
+    assert_no_trace(&world);
+}
+
 fn a_killed_azureal_leaves_the_session_to_the_program_and_its_turns_to_the_next_command() {
     let world = project();
     // In a shell, which keeps the terminal open.
