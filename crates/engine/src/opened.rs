@@ -36,6 +36,9 @@ pub struct OpenedSession {
     pub session: u32,
     /// The time at which the session was created: in another store, another session has its number.
     pub session_made: String,
+    /// The number of its events then.
+    #[serde(default)]
+    pub events: u64,
     /// The program's own id of the session.
     pub id: String,
     /// The file that was written into the home of the program; `None` if the program imported it.
@@ -269,6 +272,7 @@ mod tests {
             run: run.to_owned(),
             session,
             session_made: "2026-01-31T09:30:00Z".to_owned(),
+            events: 7,
             id: "33333333-3333-4333-8333-333333333333".to_owned(),
             file: Some("/dev-home/.claude/projects/x/3.jsonl".into()),
             program: "/usr/bin/claude".into(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use azureal::Workspace;
 use azureal::error::shown;
-use azureal::opened::{InterfaceCommand, InterfaceRun, TakeBack, TakenBack};
+use azureal::opened::{InterfaceCommand, InterfaceRun, KeptSession, TakeBack, TakenBack};
 use azureal::sessions::{called, resolve, resolve_to_read};
 use azureal_agents::native::writers;
 use azureal_core::SessionRecord;
@@ -92,10 +92,10 @@ pub(crate) async fn run(
     let (run, exit) = start(run).await?;
     let taken = take_back(run, &signals_are_ours).await?;
     report(&record, name, &taken, out)?;
-    if exit.is_some_and(|exit| !exit.success()) && taken.turns == 0 {
-        warn(&format!("{name} ended with {}", exit.map(|exit| exit.to_string()).unwrap_or_default()));
+    match exit.filter(|exit| !exit.success() && taken.turns == 0) {
+        Some(exit) => Err(Failure::new("agent_failed", format!("{name} ended with {exit}"))),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Runs the program until the user quits it.
@@ -148,12 +148,15 @@ fn report(record: &SessionRecord, name: &str, taken: &TakenBack, out: &mut Outpu
             "turns": taken.turns,
             "events": taken.events,
             "added_to": taken.other.unwrap_or(taken.session).to_string(),
-            "kept": taken.kept.as_ref().map(|file| file.to_string_lossy()),
+            "kept": taken.kept.as_ref().map(KeptSession::place),
         }));
     }
     out.line(&taken.message(&called(record), name))?;
     match &taken.kept {
-        Some(file) => out.line(&format!("{name} keeps the session in {}", shown(file))),
+        Some(kept @ KeptSession::File(_)) => {
+            out.line(&format!("{name} keeps the session in {}", kept.place()))
+        }
+        Some(kept @ KeptSession::Id(_)) => out.line(&format!("{name} keeps the session as {}", kept.place())),
         None => Ok(()),
     }
 }

@@ -42,6 +42,7 @@ while read -r typed; do
     number=$((number + 1))
     line user "u$number" "$last" "$2" '{"role":"user","content":"'"$typed"'"}'
     line assistant "a$number" "u$number" "$2" '{"id":"m'$number'","role":"assistant","model":"opus","stop_reason":"end_turn","usage":{"input_tokens":10,"output_tokens":1},"content":[{"type":"text","text":"Yes, '"$typed"'"}]}'
+    echo "$typed" >> "$HOME/answered"
     echo "answered $typed"
 done
 "#;
@@ -88,6 +89,8 @@ fn texts_in(events: Vec<Value>) -> Vec<String> {
     events.into_iter().filter_map(text).collect()
 }
 
+/// The folder of the originals.
+const ORIGINALS: &str = "p/.git/azureal/originals";
 const BEFORE: [&str; 4] = ["One", "First.", "Two", "Second."];
 
 /// Asserts that a session has its turns and these.
@@ -187,15 +190,15 @@ fn the_program_gets_the_turns_as_turns() {
 #[test]
 fn a_program_that_adds_nothing_leaves_nothing() {
     let world = project();
-    for (typed, message) in [
-        ("quit\r", "S1 work: no turn was added in Claude Code"),
-        ("fail\r", "exit status: 3"),
-        ("delete\r", "S1 work: no turn was added in Claude Code"),
+    for (typed, code, message) in [
+        ("quit\r", 0, "S1 work: no turn was added in Claude Code"),
+        ("fail\r", 1, "Claude Code ended with exit status: 3"),
+        ("delete\r", 0, "S1 work: no turn was added in Claude Code"),
     ] {
         let mut claude = open(&world, &["S1", "-a", "claude"]);
         claude.wait_for("opened ");
         claude.send(typed);
-        assert_eq!(claude.wait_for_exit(), Some(0));
+        assert_eq!(claude.wait_for_exit(), Some(code));
         assert!(claude.screen().contains(message), "{}", claude.screen());
         assert_added(&world, &[]);
         assert_no_trace(&world);
@@ -205,8 +208,7 @@ fn a_program_that_adds_nothing_leaves_nothing() {
 #[test]
 fn an_original_that_cannot_be_stored_keeps_the_written_session() {
     let world = project();
-    let store = PathBuf::from(world.store());
-    fs::write(store.with_file_name("originals"), "in the way").unwrap();
+    fs::write(world.path(ORIGINALS), "in the way").unwrap();
     let mut claude = open(&world, &["S1", "-a", "claude"]);
     claude.wait_for("opened ");
     claude.send("Three\rquit\r");
@@ -259,7 +261,6 @@ fn what_cannot_be_opened_is_said() {
     assert_no_trace(&world);
 }
 
-#[test]
 /// Returns a shell with these arguments, and the command that opens the session.
 fn shell(world: &World, arguments: &[&str]) -> Command {
     let command = azureal(world, &["open", "S1", "-a", "claude"]);
@@ -297,15 +298,12 @@ fn a_program_that_stops_itself_leaves_the_user_to_the_shell() {
     assert_no_trace(&world);
 }
 
+#[test]
 fn a_killed_azureal_leaves_the_session_to_the_program_and_its_turns_to_the_next_command() {
     let world = project();
     // In a shell, which keeps the terminal open.
-    let command = azureal(&world, &["open", "S1", "-a", "claude"]);
-    let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", "\"$0\" \"$@\"; echo \"ended with $?\"; cat"]);
-    shell.arg(command.get_program()).args(command.get_args()).current_dir(world.path("p")).env_clear();
-    shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let claude = PtyProgram::start(&shell, 120, 40);
+    let script = "\"$0\" \"$@\"; echo \"ended with $?\"; cat";
+    let claude = PtyProgram::start(&shell(&world, &["-c", script]), 120, 40);
     claude.wait_for("opened ");
     claude.send("Three\r");
     claude.wait_for("answered Three");
@@ -332,30 +330,28 @@ fn a_killed_azureal_leaves_the_session_to_the_program_and_its_turns_to_the_next_
 const CALLS: &str =
     "rename,renameat,renameat2,unlink,unlinkat,mkdir,mkdirat,rmdir,write,pwrite64,ftruncate,fsync,fdatasync";
 
-/// Runs an opening under strace, with a fault as strace writes it, and types a turn. Returns the log of the calls.
-fn traced(world: &World, fault: Option<&str>) -> String {
+/// Runs an opening under strace, with these arguments of it, and types a turn. Returns the log of the calls.
+fn traced(world: &World, typed: &str, arguments: &[&str]) -> String {
     let log = world.path("strace");
     let command = azureal(world, &["open", "S1", "-a", "claude"]);
     let mut strace = Command::new("strace");
-    strace.args(["-qq", "-y", "-e", "signal=none", "-e", &format!("trace={CALLS}")]).arg("-o").arg(&log);
-    if let Some(fault) = fault {
-        strace.args(["-e", &format!("inject={fault}")]);
-    }
+    strace.args(["-qq", "-y", "-e", "signal=none"]).args(arguments).arg("-o").arg(&log);
     strace.arg(command.get_program()).args(command.get_args()).current_dir(world.path("p")).env_clear();
     strace.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let mut opened = PtyProgram::start(&strace, 120, 40);
     // Typed ahead: the program reads it if it is started.
-    opened.send("Three\rquit\r");
+    opened.send(&format!("{typed}\rquit\r"));
     opened.wait_for_exit();
     fs::read_to_string(log).unwrap()
 }
 
-#[test]
-fn an_opening_that_is_killed_at_any_step_loses_and_doubles_nothing() {
+/// Kills an opening at its steps, and has the next commands finish it. `check` gets the fault and whether the program had answered.
+fn kill_at_any_step(typed: &str, steps: usize, check: impl Fn(&World, &str, bool)) {
+    let calls = format!("trace={CALLS}");
     let log = {
         let world = project();
-        let log = traced(&world, None);
-        assert_added(&world, &["Three", "Yes, Three"]);
+        let log = traced(&world, typed, &["-e", &calls]);
+        check(&world, "no fault", true);
         log
     };
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -370,22 +366,70 @@ fn an_opening_that_is_killed_at_any_step_loses_and_doubles_nothing() {
     }
     assert!(faults.len() > 20, "{log}");
     // Each takes about a second; all of them where time does not matter.
-    let step = thorough(faults.len() / 12, 1).max(1);
+    let step = thorough(faults.len() / steps, 1).max(1);
     for fault in faults.iter().step_by(step) {
         let world = project();
-        traced(&world, Some(fault));
+        traced(&world, typed, &["-e", &calls, "-e", &format!("inject={fault}")]);
         // The program may have outlived azureal for a moment.
         until(fault, || {
             run(&world, &["list"]);
             files(world.path("home/.local/state/azureal/opened")).is_empty().then_some(())
         });
-        let found = texts(&world, "S1");
-        let added: Vec<&str> = found.iter().skip(BEFORE.len()).map(String::as_str).collect();
-        assert!(added.is_empty() || added == ["Three", "Yes, Three"], "{fault}: {found:?}");
-        let sessions = run(&world, &["list", "--json"]).json();
-        assert_eq!(sessions.as_array().unwrap().len(), 1, "{fault}: {sessions}");
-        assert_no_trace(&world);
+        check(&world, fault, world.path("home/answered").exists());
     }
+}
+
+fn sessions(world: &World) -> usize {
+    run(world, &["list", "--json"]).json().as_array().unwrap().len()
+}
+
+#[test]
+fn an_opening_that_is_killed_at_any_step_loses_and_doubles_nothing() {
+    kill_at_any_step("Three", 12, |world, fault, has_answered| {
+        let found = texts(world, "S1");
+        let added: Vec<&str> = found.iter().skip(BEFORE.len()).map(String::as_str).collect();
+        assert!(added == ["Three", "Yes, Three"] || added.is_empty() && !has_answered, "{fault}: {found:?}");
+        assert_eq!(sessions(world), 1, "{fault}");
+        // The whole output of the turn is kept: as its original, or in the written session.
+        let last = run(world, &["show", "S1", "--json"]).json_lines().len().to_string();
+        let original = run(world, &["original", "S1", "--seq", &last]);
+        match added.is_empty() || original.code == 0 && original.stdout.contains("Yes, Three") {
+            true => assert_no_trace(world),
+            false => assert_eq!(files(world.path("home/.claude")).len(), 1, "{fault}: {original}"),
+        }
+    });
+}
+
+#[test]
+fn an_opening_that_is_killed_before_it_has_an_original_keeps_the_written_session() {
+    let world = project();
+    let originals = world.path(ORIGINALS);
+    // Also the threads, which write originals: the first call in the folder.
+    let fault =
+        ["-f", "-P", originals.to_str().unwrap(), "-e", "inject=openat,mkdirat:signal=SIGKILL:when=1"];
+    let log = traced(&world, "Three", &fault);
+    assert!(log.contains("originals"), "{log}");
+    let ran = run(&world, &["list"]);
+    assert!(ran.stderr.contains("recovered S1: 1 turn added in claude"), "{ran}");
+    assert!(ran.stderr.contains("killed before it kept the original"), "{ran}");
+    assert_added(&world, &["Three", "Yes, Three"]);
+    let written = files(world.path("home/.claude"));
+    let [file] = &written[..] else { panic!("{written:?}") };
+    assert!(ran.stderr.contains("claude keeps the session: [folder]"), "{ran}");
+    assert!(fs::read_to_string(file).unwrap().contains("Yes, Three"));
+    assert!(files(world.path("home/.local/state/azureal/opened")).is_empty());
+}
+
+#[test]
+fn an_opening_of_a_user_who_goes_back_is_killed_at_any_step_and_loses_nothing() {
+    kill_at_any_step("back", 6, |world, fault, has_answered| {
+        assert_eq!(texts(world, "S1"), BEFORE, "{fault}");
+        let count = sessions(world);
+        assert!(count == 2 || count == 1 && !has_answered, "{fault}: {count} sessions");
+        if count == 2 {
+            assert_eq!(texts(world, "S2"), ["One", "back", "Yes, back"], "{fault}");
+        }
+    });
 }
 
 /// Answers the questions that the programs ask a new user.
@@ -447,6 +491,10 @@ fn open_for_real(by: &str, agent: &str, call: Answer) {
     assert!(
         Command::new("git").args(["init", "-q"]).current_dir(real.home.project()).status().unwrap().success()
     );
+    // Codex has a database of its sessions as soon as it was used.
+    server.push("Hello.");
+    let ran = real.run(&["run", "-s", "other", "-a", agent, "--permission", "read", "Hello?"]);
+    assert_eq!(ran.code, 0, "{ran}");
     server.push(call);
     server.push("The code is 48151.");
     let ran = real.run(&["run", "-s", "work", "-a", by, "--permission", "all", "Read the code"]);
@@ -512,10 +560,6 @@ fn a_session_of_codex_is_opened_in_claude() {
 #[track_caller]
 fn open_in(program: &'static str, arguments: &[&str]) {
     let Some(agents) = Agents::find(&[program]) else { return };
-    // Codex has a database of its sessions as soon as it was used.
-    server.push("Hello.");
-    let ran = real.run(&["run", "-s", "other", "-a", agent, "--permission", "read", "Hello?"]);
-    assert_eq!(ran.code, 0, "{ran}");
     let server = ModelServer::always("As I said.");
     let real = Real { home: AgentHome::new(&agents, &server) };
     fs::write(real.home.project().join("notes.txt"), "a note\n").unwrap();
