@@ -257,8 +257,7 @@ fn is_uuid(text: &str) -> bool {
 
 /// Returns the name of the folder of a directory's sessions: every character but letters and digits of ASCII is a `-`.
 pub(super) fn folder_name(directory: &Path) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-    directory.to_string_lossy().chars().map(plain).take(LONGEST_NAME).collect()
+    files::with_dashes(directory).chars().take(LONGEST_NAME).collect()
 }
 
 /// Returns whether the folder of sessions can be that of a directory, or of one below it.

@@ -23,6 +23,14 @@ pub(crate) fn homes(
     below_home.iter().map(|below| home.join(below)).collect()
 }
 
+/// Returns a directory as Claude Code and Qwen Code write it in the name of a folder: all but letters and digits of ASCII is a `-`, and what
+/// JavaScript counts as two characters is two.
+pub(crate) fn with_dashes(directory: &Path) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let text = directory.to_string_lossy();
+    text.chars().flat_map(|c| std::iter::repeat_n(plain(c), c.len_utf16())).collect()
+}
+
 /// Returns the folders in a folder, without links, in the order of their names; none if it cannot be read.
 pub(crate) fn folders(parent: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(parent).into_iter().flatten().take(MOST_ENTRIES).filter_map(Result::ok);

@@ -119,6 +119,5 @@ fn session_id(name: &str) -> Option<&str> {
 
 /// Returns the name of the folder of a directory's sessions: every character but letters and digits of ASCII is a `-`.
 fn folder_name(directory: &Path) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-    directory.to_string_lossy().chars().map(plain).collect()
+    files::with_dashes(directory)
 }

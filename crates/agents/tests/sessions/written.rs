@@ -364,6 +364,18 @@ fn a_rollout_has_the_configured_provider_and_no_empty_text() {
 }
 
 #[test]
+fn a_folder_is_named_as_javascript_counts_characters() {
+    let messages = [Message::user("Hello")];
+    for (agent, folder) in [("claude", "projects/-p----x"), ("qwen", "projects/-p----x/chats")] {
+        let cwd = Path::new("/p\u{1f600}\u{e9}/x");
+        let session = NativeConversation { cwd, ..session("1", &messages) };
+        let placement = native::writer(agent).unwrap().placement(Path::new("/home"), &session).unwrap();
+        let file = Path::new("/home").join(folder).join("1.jsonl");
+        assert_eq!(placement, Placement::File(file), "{agent}");
+    }
+}
+
+#[test]
 fn a_project_of_gemini_keeps_its_folder() {
     let home = tempfile::tempdir().unwrap();
     let tmp = home.path().join("tmp");
