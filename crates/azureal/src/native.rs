@@ -20,7 +20,7 @@ use azureal_core::{
 use azureal_engine::ImportedRecord;
 pub use azureal_exchange::StoredRuns;
 use azureal_exchange::{
-    ImportError, NativeCandidate, NativeImport, NativeImported, NativeReady, NativeStep, native_mark,
+    ImportError, NativeCandidate, NativeImport, NativeImported, NativeReady, NativeStep, forget_native,
     recognise_native, was_deleted,
 };
 
@@ -250,8 +250,7 @@ impl NativeSessions {
 
     /// Forgets a session that was adopted, and is not there any more.
     pub(crate) async fn forget(source: &dyn NativeSource, id: &str, from: &Workspace) -> Result<(), Error> {
-        from.store.remove_mark(&native_mark(source.agent(), id)).await?;
-        Ok(())
+        Ok(forget_native(&*from.store, source.agent(), id).await?)
     }
 
     /// Imports a session, or what is new of it, at once.

@@ -86,6 +86,6 @@ pub use import::{
     Added, Difference, ImportError, ImportFormat, ImportNotice, ImportOptions, ImportOutcome, ImportPaths,
     ImportProblem, ImportProgress, ImportReport, ImportSource, ImportStep, IncomingSession, LeftOut,
     NativeCandidate, NativeImport, NativeImported, NativeOutcome, NativeReady, NativeStep, SourceStore,
-    StoredRuns, import_session, native_mark, native_sources, recognise_native, was_deleted,
+    StoredRuns, forget_native, import_session, native_mark, native_sources, recognise_native, was_deleted,
 };
 pub use temporary::TemporaryFolder;

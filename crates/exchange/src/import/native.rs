@@ -12,7 +12,11 @@
 //! | events were added | has grown | a fork of the session at the end of the import gets the new turns |
 //! | the session was cleared | any | the turns are added again |
 //! | the session was deleted | any | nothing, unless the caller wants it again |
+//! | any | has only a beginning of it | nothing |
 //! | any | the last imported turn is gone: the user went back in the program | another session with all turns, `forked_from` the first |
+//!
+//! The other session gets a ledger of its own, and the first one keeps its ledger. A source is compared with all of them: two files
+//! can have the same id, such as a session and a backup of it, and each import would else add the turns of both again.
 //!
 //! An imported session has a UUID that follows from the agent and its id. Without a mark, the session of that UUID is
 //! continued after its last turn of the source.
@@ -20,6 +24,7 @@
 mod ledger;
 
 use std::collections::{HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, SystemTime};
 
 use azureal_agents::native::{
@@ -34,9 +39,9 @@ use jiff::Timestamp;
 
 use super::ImportError;
 use super::import_session::{free_name, unless_changed};
-use ledger::{Counted, LastTurn, Ledger, milliseconds};
+use ledger::{Counted, LastTurn, Ledger, ledger_mark, milliseconds};
 
-pub use ledger::{native_mark, was_deleted};
+pub use ledger::{forget_native, native_mark, was_deleted};
 
 /// The number of attempts on a session that other processes keep changing.
 const ATTEMPTS: usize = 8;
@@ -313,61 +318,119 @@ impl NativeImport<'_> {
         worktree: &str,
     ) -> Result<Option<NativeStep>, ImportError> {
         let done = |imported: Option<NativeImported>| Ok(imported.map(NativeStep::Done));
-        let mark = native_mark(candidate.agent, &candidate.head.id);
-        let (id, ledger) = match self.known(candidate, &mark).await? {
-            Known::Session(id, ledger) => (id, ledger),
-            Known::Deleted => return done(Some(NativeImported::left_out(LeftOut::Deleted))),
-            Known::No => {
-                if candidate.head.is_headless && self.runs.contains(&candidate.head.id) {
-                    return done(Some(NativeImported::left_out(LeftOut::Ours)));
+        let (agent, id) = (candidate.agent, candidate.head.id.as_str());
+        let mut earlier = Vec::new();
+        loop {
+            let mark = ledger_mark(agent, id, earlier.len());
+            match self.known(candidate, &mark, earlier.is_empty()).await? {
+                Known::No => break,
+                Known::Deleted => earlier.push((mark, None)),
+                Known::Session(found) => {
+                    if found.ledger.is_of(candidate.session) && !found.is_cleared() {
+                        let outcome = NativeOutcome::Unchanged { id: found.id };
+                        return done(Some(NativeImported::of(outcome, found.ledger.size)));
+                    }
+                    earlier.push((mark, Some(found)));
                 }
-                let reader = Reader::new(candidate, self.now)?;
-                let new = self.new_session(candidate, worktree, reader.title(), None).await?;
-                return Task { import: self, candidate, mark, reader }.create(new, None).await;
             }
-        };
-        let events = self.store.get(id).await?.counts.events;
-        let is_cleared = events < ledger.events;
-        if ledger.is_of(candidate.session) && !is_cleared {
-            return done(Some(NativeImported::of(NativeOutcome::Unchanged { id }, ledger.size)));
         }
-        if self.in_batches && !self.is_dry {
+        while let Some((mark, None)) = earlier.last() {
+            if !self.again {
+                return done(Some(NativeImported::left_out(LeftOut::Deleted)));
+            }
+            if !self.is_dry {
+                self.store.remove_mark(mark).await?;
+            }
+            earlier.pop();
+        }
+        if earlier.is_empty() && candidate.head.is_headless && self.runs.contains(id) {
+            return done(Some(NativeImported::left_out(LeftOut::Ours)));
+        }
+        if !earlier.is_empty() && self.in_batches && !self.is_dry {
             return Ok(Some(NativeStep::Alone));
         }
-        let mut reader = Reader::new(candidate, self.now)?;
-        if is_cleared {
-            let target = Target { id, last: Seq(events), from: None, read_before: 0 };
+        let mark = ledger_mark(agent, id, earlier.len());
+        let mut origin = None;
+        for (mark, found) in earlier.into_iter().rev() {
+            let Some(found) = found else { continue };
+            let is_cleared = found.is_cleared();
+            let Earlier { id, events, ledger } = found;
+            let mut reader = Reader::new(candidate, self.now)?;
+            let target = if is_cleared {
+                Target { id, last: Seq(events), from: None, read_before: 0 }
+            } else {
+                match reader.skip(&ledger)? {
+                    Skipped::All => {}
+                    Skipped::Ended if self.has_no_more(candidate, id, Seq(ledger.events)).await? => {
+                        return done(Some(NativeImported::of(NativeOutcome::Unchanged { id }, ledger.size)));
+                    }
+                    Skipped::Ended | Skipped::Other => {
+                        origin.get_or_insert(id);
+                        continue;
+                    }
+                }
+                let from = (events > ledger.events).then_some(id);
+                Target { id, last: Seq(ledger.events), from, read_before: ledger.size }
+            };
             return done(Task { import: self, candidate, mark, reader }.append(target).await?);
         }
-        if !reader.skip(&ledger)? {
-            let reader = Reader::new(candidate, self.now)?;
-            let record = self.store.get(id).await?;
-            let new = self.new_session(candidate, worktree, reader.title(), record.uuid).await?;
-            if !self.is_dry {
-                self.store.remove_mark(&mark).await?;
-            }
-            return Task { import: self, candidate, mark, reader }.create(new, Some(id)).await;
-        }
-        let from = (events > ledger.events).then_some(id);
-        let target = Target { id, last: Seq(ledger.events), from, read_before: ledger.size };
-        done(Task { import: self, candidate, mark, reader }.append(target).await?)
+        let forked_from = match origin {
+            Some(origin) => self.store.get(origin).await?.uuid,
+            None => None,
+        };
+        let reader = Reader::new(candidate, self.now)?;
+        let new = self.new_session(candidate, worktree, reader.title(), forked_from).await?;
+        Task { import: self, candidate, mark, reader }.create(new, origin).await
     }
 
-    /// Finds the session of an earlier import, with its ledger.
-    async fn known(&self, candidate: NativeCandidate<'_>, mark: &str) -> Result<Known, ImportError> {
+    /// Returns whether an import would add nothing of a session, as far as that can be told without reading it.
+    pub async fn adds_nothing(&self, candidate: NativeCandidate<'_>) -> Result<bool, ImportError> {
+        let head = candidate.head;
+        if head.is_subagent || (head.is_headless && self.runs.contains(&head.id)) {
+            return Ok(true);
+        }
+        let mut is_deleted = false;
+        for before in 0.. {
+            let mark = ledger_mark(candidate.agent, &head.id, before);
+            let Some(found) = self.store.mark(&mark).await? else { break };
+            let ledger: Ledger = serde_json::from_str(&found.note).unwrap_or_default();
+            is_deleted = match self.store.get(found.session).await {
+                Err(StoreError::NoSuchSession(_)) => true,
+                record if ledger.is_of(candidate.session) => {
+                    return Ok(record?.counts.events >= ledger.events);
+                }
+                record => record.map(|_| false)?,
+            };
+        }
+        Ok(is_deleted && !self.again)
+    }
+
+    /// Finds the session of an earlier import, by its mark. The first one may have come by another store.
+    async fn known(
+        &self,
+        candidate: NativeCandidate<'_>,
+        mark: &str,
+        is_first: bool,
+    ) -> Result<Known, ImportError> {
         let (mut has_mark, mut is_deleted) = (false, false);
         if let Some(found) = self.store.mark(mark).await? {
             let ledger = serde_json::from_str::<Ledger>(&found.note).ok();
             match (self.store.get(found.session).await, ledger) {
-                (Ok(_), Some(ledger)) => return Ok(Known::Session(found.session, ledger)),
+                (Ok(record), Some(ledger)) => {
+                    return Ok(Known::Session(Earlier {
+                        id: found.session,
+                        events: record.counts.events,
+                        ledger,
+                    }));
+                }
                 (Ok(_), None) => has_mark = true,
                 (Err(StoreError::NoSuchSession(_)), _) => (has_mark, is_deleted) = (true, true),
                 (Err(error), _) => return Err(error.into()),
             }
         }
         let uuid = derived_uuid(candidate.agent, &candidate.head.id);
-        let other = self.store.find_uuid(uuid).await?;
-        if other.is_none() && is_deleted && !self.again {
+        let other = if is_first { self.store.find_uuid(uuid).await? } else { None };
+        if other.is_none() && is_deleted {
             return Ok(Known::Deleted);
         }
         if has_mark && !self.is_dry {
@@ -393,7 +456,29 @@ impl NativeImport<'_> {
             Ok::<(), StoreError>(())
         })
         .await?;
-        Ok(Known::Session(id, ledger))
+        let events = self.store.get(id).await?.counts.events;
+        Ok(Known::Session(Earlier { id, events, ledger }))
+    }
+
+    /// Returns whether a source has only a beginning of what a session has up to an event: the same prompts, at the same times.
+    async fn has_no_more(
+        &self,
+        candidate: NativeCandidate<'_>,
+        id: SessionId,
+        last: Seq,
+    ) -> Result<bool, ImportError> {
+        let (mut stored, mut given) = (Vec::new(), Vec::new());
+        each_page(self.store, id, EventRange::All, |page| {
+            let events = page.iter().filter(|event| event.seq <= last).filter_map(|event| event.event().ok());
+            events.for_each(|event| add_landmark(&mut stored, &event));
+            Ok::<(), StoreError>(())
+        })
+        .await?;
+        let mut reader = Reader::new(candidate, self.now)?;
+        while let Some(turn) = reader.take()? {
+            turn.events.iter().filter(|_| !turn.is_ours).for_each(|event| add_landmark(&mut given, event));
+        }
+        Ok(stored.starts_with(&given))
     }
 
     async fn new_session(
@@ -420,13 +505,51 @@ impl NativeImport<'_> {
     }
 }
 
-/// An earlier import of a session.
+/// Whether there was an import under a mark.
 enum Known {
-    /// There was none.
     No,
-    Session(SessionId, Ledger),
+    Session(Earlier),
     /// Its session was deleted.
     Deleted,
+}
+
+/// The session of an earlier import.
+struct Earlier {
+    id: SessionId,
+    /// The number of its events now.
+    events: u64,
+    ledger: Ledger,
+}
+
+impl Earlier {
+    /// Returns whether events of the import are gone.
+    fn is_cleared(&self) -> bool {
+        self.events < self.ledger.events
+    }
+}
+
+/// Whether the turns of a ledger are in a source.
+enum Skipped {
+    All,
+    /// The source ends before the last of them.
+    Ended,
+    /// Another turn is in the place of the last of them.
+    Other,
+}
+
+/// Adds the hash of an event to those by which two readings of a session are compared: prompts, and times of turns.
+fn add_landmark(landmarks: &mut Vec<u64>, event: &Event) {
+    let text = match event {
+        Event::UserMessage(message) => Some(message.content.as_str()),
+        Event::Complete(complete) => complete.started_at.as_deref(),
+        _ => None,
+    };
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    // A turn that went on after an import has two ends.
+    if text.is_some() && landmarks.last() != Some(&hasher.finish()) {
+        landmarks.push(hasher.finish());
+    }
 }
 
 /// The session that turns are added to.
@@ -686,22 +809,23 @@ impl Reader {
         Ok(Some(turn))
     }
 
-    /// Skips the turns of the ledger. Events that the last of them got since stay. `false` if that turn is not at its place.
-    fn skip(&mut self, ledger: &Ledger) -> Result<bool, NativeError> {
+    /// Skips the turns of the ledger. Events that the last of them got since stay.
+    fn skip(&mut self, ledger: &Ledger) -> Result<Skipped, NativeError> {
         self.earlier = ledger.earlier;
         // Turns that follow those of the ledger are the session's own.
         self.begun = None;
         while self.read < ledger.turns {
             let Some(turn) = self.take()? else {
-                // The last one runs again.
-                return Ok(self.is_running && self.read + 1 == ledger.turns);
+                // The last one may run again.
+                let is_last = self.is_running && self.read + 1 == ledger.turns;
+                return Ok(if is_last { Skipped::All } else { Skipped::Ended });
             };
             if self.read < ledger.turns {
                 continue;
             }
             let known = &ledger.last;
             if !known.id.is_empty() && turn.id != known.id {
-                return Ok(false);
+                return Ok(Skipped::Other);
             }
             // The end of the turn was stored. If it has more events now, these follow, with their own end.
             if !known.id.is_empty() && self.last.events > known.events && !turn.is_ours {
@@ -710,12 +834,15 @@ impl Reader {
                 self.ahead.push_front(turn);
                 break;
             }
+            if self.last.events < known.events {
+                self.last = known.clone();
+            }
             self.earlier = self.earlier.plus(known.counted);
         }
         // What was imported before is not reported again.
         self.problems.clear();
         self.further_problems = 0;
-        Ok(true)
+        Ok(Skipped::All)
     }
 
     /// Returns the next events to store; `None` at the end.

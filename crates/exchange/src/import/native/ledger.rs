@@ -12,6 +12,25 @@ pub fn native_mark(agent: &str, id: &str) -> String {
     format!("{LASTING_MARKS}{agent}:{id}")
 }
 
+/// Returns the name of the mark of an import of a native session that others came before, because their turns were not all in it.
+pub(super) fn ledger_mark(agent: &str, id: &str, before: usize) -> String {
+    match before {
+        0 => native_mark(agent, id),
+        // The names of agents have no such character.
+        before => native_mark(&format!("{agent}#{before}"), id),
+    }
+}
+
+/// Removes the ledgers of a native session, as if it had never been imported.
+pub async fn forget_native(store: &dyn SessionStore, agent: &str, id: &str) -> Result<(), StoreError> {
+    for before in 0.. {
+        if !store.remove_mark(&ledger_mark(agent, id, before)).await? {
+            break;
+        }
+    }
+    Ok(())
+}
+
 /// Returns whether a native session was imported into a store and deleted there.
 pub async fn was_deleted(store: &dyn SessionStore, agent: &str, id: &str) -> Result<bool, StoreError> {
     let Some(mark) = store.mark(&native_mark(agent, id)).await? else { return Ok(false) };

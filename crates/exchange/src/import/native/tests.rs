@@ -234,6 +234,65 @@ fn a_session_whose_user_went_back_is_another_one() {
 }
 
 #[test]
+fn a_source_with_a_beginning_of_what_was_imported_adds_nothing() {
+    let world = World::new();
+    let whole = ["prompt 1", "answer 2", "prompt 3", "answer 4", "prompt 5", "answer 6"];
+    world.write(&whole);
+    world.import();
+    for _ in 0..2 {
+        // A backup of the session, which is found under the same id, and the session.
+        world.write(&whole[..4]);
+        assert_eq!(world.import(), NativeOutcome::Unchanged { id: session(1) });
+        world.write(&whole[..3]);
+        assert_eq!(world.import(), NativeOutcome::Unchanged { id: session(1) });
+        world.write(&whole);
+        assert_eq!(world.import(), NativeOutcome::Unchanged { id: session(1) });
+    }
+    assert_eq!(world.tokens(1), 30);
+    // The backup was made in the middle of the last turn.
+    let turn = ["prompt 1", "answer 2", "prompt 3", "call 4", "result 4 4", "answer 6"];
+    let world = World::new();
+    world.write(&turn);
+    world.import();
+    for _ in 0..2 {
+        world.write(&turn[..4]);
+        assert_eq!(world.import(), NativeOutcome::Unchanged { id: session(1) });
+        world.write(&turn);
+        assert_eq!(world.import(), NativeOutcome::Unchanged { id: session(1) });
+    }
+}
+
+#[test]
+fn two_sources_with_one_id_become_two_sessions_and_no_more() {
+    let world = World::new();
+    let one = ["prompt 1", "answer 2", "prompt 3", "answer 4", "prompt 5", "answer 6"];
+    let other = ["prompt 1", "answer 2", "prompt 7", "answer 8"];
+    world.write(&one);
+    world.import();
+    world.write(&other);
+    assert!(matches!(world.import(), NativeOutcome::Forked { id: Some(id), .. } if id == session(2)));
+    for _ in 0..2 {
+        world.write(&one);
+        assert_eq!(world.import(), NativeOutcome::Unchanged { id: session(1) });
+        world.write(&other);
+        assert_eq!(world.import(), NativeOutcome::Unchanged { id: session(2) });
+    }
+    world.write(&[&one[..], &["prompt 9", "answer 10"]].concat());
+    assert_eq!(world.import(), NativeOutcome::Continued { id: session(1), turns: 1, events: 4 });
+    world.write(&[&other[..], &["prompt 9", "answer 10"]].concat());
+    assert_eq!(world.import(), NativeOutcome::Continued { id: session(2), turns: 1, events: 4 });
+    // The newest one decides whether the session stays deleted.
+    block_on(world.store.delete(session(1))).unwrap();
+    assert_eq!(world.import(), NativeOutcome::Unchanged { id: session(2) });
+    block_on(world.store.delete(session(2))).unwrap();
+    assert_eq!(world.import(), NativeOutcome::LeftOut(LeftOut::Deleted));
+    let later = SystemTime::now() + Duration::from_secs(3600);
+    assert!(matches!(world.import_as(later, false, true).outcome, NativeOutcome::New { turns: 3, .. }));
+    block_on(forget_native(&*world.store, "claude", ID)).unwrap();
+    assert!(block_on(world.store.mark(&native_mark("claude", ID))).unwrap().is_none());
+}
+
+#[test]
 fn a_cleared_session_gets_its_turns_back() {
     let world = World::new();
     world.write(&["prompt 1", "answer 2"]);
