@@ -73,12 +73,22 @@ pub(super) fn text(turn: &WireTurn<'_>) -> Option<String> {
 /// Returns the summary of a compaction without the sentences around it that tell the model to continue.
 pub(super) fn summary(text: &str) -> &str {
     const BEGINNING: &str = "This session is being continued from a previous conversation";
-    const END: &str = "Please continue the conversation from where we left";
+    const ENDS: [&str; 4] = [
+        "Please continue the conversation from where we left",
+        "Continue the conversation from where it left off without asking",
+        "Recent messages are preserved verbatim.",
+        "If you need specific details from before compaction",
+    ];
     let text = match text.strip_prefix(BEGINNING).and_then(|rest| rest.split_once('\n')) {
         Some((_, rest)) => rest,
         None => text,
     };
-    text.rsplit_once(END).map_or(text, |(before, _)| before).trim()
+    ENDS.into_iter()
+        .fold(text, |text, end| match text.rsplit_once(end) {
+            Some((before, _)) if before.ends_with('\n') => before,
+            _ => text,
+        })
+        .trim()
 }
 
 fn is_injected(text: &str) -> bool {
@@ -141,7 +151,15 @@ mod tests {
                 "This session is being continued from a previous conversation that ran out of context.\nSummary:\n1. A\n\nPlease continue the conversation from where we left it off.",
                 "Summary:\n1. A",
             ),
+            (
+                "This session is being continued from a previous conversation that ran out of context. The summary below covers the earlier portion of the conversation.\n\nSummary:\n1. A\n\nIf you need specific details from before compaction (like exact code snippets), read the full transcript at: /a/b.jsonl\n\nRecent messages are preserved verbatim.\nContinue the conversation from where it left off without asking the user any further questions. Resume directly.",
+                "Summary:\n1. A",
+            ),
             ("Plain.", "Plain."),
+            (
+                "It said: Recent messages are preserved verbatim.",
+                "It said: Recent messages are preserved verbatim.",
+            ),
             (
                 "This session is being continued from a previous conversation",
                 "This session is being continued from a previous conversation",
