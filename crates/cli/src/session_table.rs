@@ -74,11 +74,11 @@ struct Column {
 
 impl SessionTable<'_> {
     pub(crate) fn render(&self, paint: Paint) -> String {
-        let columns = self.columns();
-        let mut out = paint.quiet(&self.row(&columns, columns.iter().map(|column| column.title)));
+        let columns: Vec<(Column, usize)> = self.columns().into_iter().map(Column::with_width).collect();
+        let mut out = paint.quiet(&self.row(&columns, columns.iter().map(|(column, _)| column.title)));
         out.push('\n');
         for (index, record) in self.records.iter().enumerate() {
-            let cells = columns.iter().map(|column| column.cells.get(index).map_or("", String::as_str));
+            let cells = columns.iter().map(|(column, _)| column.cells.get(index).map_or("", String::as_str));
             let row = self.row(&columns, cells);
             out.push_str(&match self.badge(record) {
                 DONE => row.replacen(DONE, &paint.success(DONE), 1),
@@ -88,7 +88,7 @@ impl SessionTable<'_> {
             out.push('\n');
             if let Some(turn) = turn_of(record, self.active) {
                 // Under the name, so that the numbers of sessions stand out.
-                let indent = columns.iter().take(2).map(|column| column.width() + 2).sum::<usize>();
+                let indent = columns.iter().take(2).map(|(_, width)| width + 2).sum::<usize>();
                 let left = self.width.map(|width| width.saturating_sub(indent));
                 let note = format!("{}{}", " ".repeat(indent), describe_briefly(turn, &self.clock, left));
                 out.push_str(&paint.quiet(&fit(&note, self.width.unwrap_or(usize::MAX))));
@@ -190,10 +190,10 @@ impl SessionTable<'_> {
         }
     }
 
-    fn row<'c>(&self, columns: &[Column], cells: impl Iterator<Item = &'c str>) -> String {
+    fn row<'c>(&self, columns: &[(Column, usize)], cells: impl Iterator<Item = &'c str>) -> String {
         let mut row = String::new();
-        for (column, cell) in columns.iter().zip(cells) {
-            let pad = " ".repeat(column.width().saturating_sub(cell.width()));
+        for ((column, width), cell) in columns.iter().zip(cells) {
+            let pad = " ".repeat(width.saturating_sub(cell.width()));
             match column.is_right {
                 false => row.extend([cell, &pad, "  "]),
                 true => row.extend([&pad, cell, "  "]),
@@ -204,6 +204,12 @@ impl SessionTable<'_> {
 }
 
 impl Column {
+    /// Adds the width, which takes a look at all cells.
+    fn with_width(self) -> (Self, usize) {
+        let width = self.width();
+        (self, width)
+    }
+
     fn width(&self) -> usize {
         let cells = self.cells.iter().map(|cell| cell.width());
         cells.max().unwrap_or(0).max(self.title.width())
