@@ -593,7 +593,7 @@ pub struct CountedSessions {
     pub agent: &'static str,
     /// The name of the program, for people.
     pub program: &'static str,
-    /// The number of sessions.
+    /// The number of sessions. It can be 0 if there may be more.
     pub sessions: u64,
     /// Whether there may be more, because the count was stopped.
     pub is_least: bool,
@@ -602,7 +602,10 @@ pub struct CountedSessions {
 /// The time that a count may take while the user waits for something else.
 pub const COUNT_AT_MOST: Duration = Duration::from_millis(15);
 
-/// Counts the native sessions of a project, for at most so long. Sessions of a program that shows the directory in a name are
+/// The number of sessions of a home that are looked at even if the time is over: a list of thousands alone can take longer.
+const LOOKED_AT_LEAST: usize = 16;
+
+/// Counts the native sessions of a project, for about so long. Sessions of a program that shows the directory in a name are
 /// counted by names alone. Sessions that were deleted from the store do not count.
 pub async fn count_sessions(workspace: &Workspace, at_most: Duration) -> Vec<CountedSessions> {
     let end = Instant::now() + at_most;
@@ -617,7 +620,7 @@ pub async fn count_sessions(workspace: &Workspace, at_most: Duration) -> Vec<Cou
         for home in homes_of(*source, workspace) {
             count_home(*source, &home, workspace, end, &mut count).await;
         }
-        if count.sessions > 0 {
+        if count.sessions > 0 || count.is_least {
             counted.push(count);
         }
     }
@@ -634,8 +637,8 @@ async fn count_home(
     let Ok(home) = source.open(home, &workspace.environment().temporary()) else { return };
     let project = &workspace.project;
     let mut projects: HashMap<PathBuf, bool> = HashMap::new();
-    for session in home.sessions(Some(project.root())).filter_map(Result::ok) {
-        if Instant::now() >= end {
+    for (place, session) in home.sessions(Some(project.root())).filter_map(Result::ok).enumerate() {
+        if place >= LOOKED_AT_LEAST && Instant::now() >= end {
             count.is_least = true;
             return;
         }
@@ -657,22 +660,31 @@ async fn count_home(
 
 /// Says how many sessions were counted and which command imports them; `None` if there are none.
 pub fn import_hint(counted: &[CountedSessions]) -> Option<String> {
-    let one = |count: &CountedSessions| {
-        let least = if count.is_least { "at least " } else { "" };
-        format!("{least}{} of {}", azureal_core::counted(count.sessions, "session"), count.program)
-    };
     let command = match counted {
         [] => return None,
         [only] => only.agent,
         _ => "all",
     };
-    let (last, before) = counted.split_last()?;
-    let mut text = before.iter().map(one).collect::<Vec<_>>().join(", ");
-    if !before.is_empty() {
-        text.push_str(" and ");
+    let (found, unknown): (Vec<_>, Vec<_>) = counted.iter().partition(|count| count.sessions > 0);
+    if found.is_empty() {
+        let have = if unknown.len() > 1 { "have" } else { "has" };
+        let programs = list(unknown.iter().map(|count| count.program.to_owned()).collect());
+        return Some(format!(
+            "{programs} {have} many sessions: `azureal import --from {command}` imports those of this project"
+        ));
     }
-    text.push_str(&one(last));
-    Some(format!("found {text} for this project: `azureal import --from {command}` imports them"))
+    let one = |count: &&CountedSessions| {
+        let least = if count.is_least { "at least " } else { "" };
+        format!("{least}{} of {}", azureal_core::counted(count.sessions, "session"), count.program)
+    };
+    let found = list(found.iter().map(one).collect());
+    Some(format!("found {found} for this project: `azureal import --from {command}` imports them"))
+}
+
+/// Returns words as a list: `a, b and c`.
+fn list(mut words: Vec<String>) -> String {
+    let Some(last) = words.pop() else { return String::new() };
+    if words.is_empty() { last } else { format!("{} and {last}", words.join(", ")) }
 }
 
 #[cfg(test)]
@@ -691,8 +703,22 @@ mod tests {
             "found 12 sessions of Claude Code for this project: `azureal import --from claude` imports them"
         );
         assert_eq!(
-            import_hint(&[claude, codex]).unwrap(),
+            import_hint(&[claude.clone(), codex]).unwrap(),
             "found 12 sessions of Claude Code and at least 1 session of Codex for this project: `azureal import --from all` imports them"
+        );
+        // Those that were looked at before the time was over are of other projects.
+        let many = |agent, program| count(agent, program, 0, true);
+        assert_eq!(
+            import_hint(&[many("codex", "Codex")]).unwrap(),
+            "Codex has many sessions: `azureal import --from codex` imports those of this project"
+        );
+        assert_eq!(
+            import_hint(&[many("codex", "Codex"), many("gemini", "Gemini CLI")]).unwrap(),
+            "Codex and Gemini CLI have many sessions: `azureal import --from all` imports those of this project"
+        );
+        assert_eq!(
+            import_hint(&[claude, many("codex", "Codex")]).unwrap(),
+            "found 12 sessions of Claude Code for this project: `azureal import --from all` imports them"
         );
     }
 }

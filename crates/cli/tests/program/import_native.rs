@@ -4,7 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use azureal::native::count_sessions;
+use azureal::{Environment, Options, Workspace};
 use azureal_testkit::servers::RedisServer;
+use futures_executor::block_on;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
@@ -144,6 +147,21 @@ fn each_session_goes_into_the_store_of_its_own_project() {
     assert_eq!(second.json()["unchanged"].as_array().unwrap().len(), 2, "{second}");
     let rest = run(&world, &["--store", into, "list", "--all", "--json"]).json();
     assert_eq!((&rest[0]["preview"], &rest[0]["worktree"]), (&json!("Fix it"), &json!("/gone/project")));
+}
+
+#[test]
+fn a_home_of_thousands_of_sessions_is_not_passed_over_in_silence() {
+    let world = World::new();
+    let here = project(&world);
+    for number in 0..20 {
+        transcript(&world, &here, &format!("{number:08}-2222-4333-8444-555555555555"), &["Hello"]);
+    }
+    let environment = Environment::new([("HOME".into(), world.path("person").into())]);
+    let place = Workspace::open(&world.path("p"), &environment, &Options::default()).unwrap();
+    // The time is over before the first one is looked at.
+    let counted = block_on(count_sessions(&place, Duration::ZERO));
+    let [only] = counted.as_slice() else { panic!("{counted:?}") };
+    assert_eq!((only.sessions, only.is_least), (16, true));
 }
 
 #[test]
