@@ -253,6 +253,12 @@ impl NativeSessions {
         Ok(forget_native(&*from.store, source.agent(), id).await?)
     }
 
+    /// Returns whether an import would add nothing of a session, as far as that can be told without reading it.
+    pub async fn adds_nothing(&self, found: &FoundSession, target: &NativeTarget<'_>) -> Result<bool, Error> {
+        let import = NativeImport { again: target.again || found.is_named, ..target.import(false) };
+        Ok(import.adds_nothing(self.candidate(found)?).await?)
+    }
+
     /// Imports a session, or what is new of it, at once.
     pub async fn import_now(
         &self,

@@ -45,8 +45,9 @@ pub(super) async fn run(
         .partition(|(_, target)| target.is_some());
     let wanted: Vec<(&FoundSession, TargetStore)> =
         wanted.into_iter().filter_map(|(found, target)| Some((found, target?))).collect();
-    if !args.dry_run {
-        confirm(args, place, store, &wanted)?;
+    let mut opened = HashMap::new();
+    if !args.dry_run && !args.yes {
+        confirm(&targets, sessions, &wanted, &mut opened).await?;
     }
     if args.dry_run {
         report.set_dry_run();
@@ -55,7 +56,7 @@ pub(super) async fn run(
     let mut import = Import {
         targets,
         sessions,
-        opened: HashMap::new(),
+        opened,
         total: wanted.iter().map(|(found, _)| found.size()).sum(),
         done: 0,
         interrupted: interrupts.on_interrupt(|| {}),
@@ -121,33 +122,80 @@ impl Targets<'_> {
         let options = Options { store, may_block: true, ..Options::default() };
         Ok(Workspace::open(directory, self.place.environment(), &options)?)
     }
+
+    /// Opens a store, and reads its runs if one of the sessions may be one of them. A project that cannot be opened is a reason to
+    /// leave its sessions out.
+    async fn open_with_runs(
+        &self,
+        target: &TargetStore,
+        wanted: &[(&FoundSession, TargetStore)],
+    ) -> Result<Result<OpenTarget, String>, Failure> {
+        let workspace = match target {
+            TargetStore::Here => None,
+            other => match self.open(other) {
+                Ok(workspace) => Some(workspace),
+                Err(failure) if matches!(other, TargetStore::Project(_)) => {
+                    return Ok(Err(failure.message().to_owned()));
+                }
+                Err(failure) => return Err(failure),
+            },
+        };
+        let into = workspace.as_ref().unwrap_or(self.place);
+        let may_be_ours = wanted.iter().any(|(found, other)| other == target && found.may_be_ours());
+        let runs = if may_be_ours { StoredRuns::of(&*into.store).await? } else { StoredRuns::default() };
+        if into.keeps_originals() && !self.args.dry_run {
+            into.prepare_spools()?;
+        }
+        Ok(Ok(OpenTarget { workspace, runs }))
+    }
+
+    /// Returns the server that a store is on, for people; `None` if it is a file.
+    fn server(&self, target: &TargetStore) -> Option<String> {
+        let named = match target {
+            TargetStore::Into => self.args.into.as_deref(),
+            TargetStore::Here | TargetStore::Project(_) => self.store.filter(|_| self.place.is_on_server()),
+        };
+        match StoreChoice::of(named?) {
+            Ok(StoreChoice::Postgres(address)) => Some(address.to_string()),
+            Ok(StoreChoice::Redis(address)) => Some(address.to_string()),
+            Ok(StoreChoice::Memory | StoreChoice::File(_)) | Err(_) => None,
+        }
+    }
 }
 
-/// Asks before sessions are stored where other people can read them; an error is a no.
-fn confirm(
-    args: &Args,
-    place: &Workspace,
-    store: Option<&Path>,
+/// Asks before sessions are stored where other people can read them; an error is a no. Sessions that are there already do not
+/// count.
+async fn confirm(
+    targets: &Targets<'_>,
+    sessions: &NativeSessions,
     wanted: &[(&FoundSession, TargetStore)],
+    opened: &mut HashMap<TargetStore, Result<OpenTarget, String>>,
 ) -> Result<(), Failure> {
-    let host = |named: &Path| match StoreChoice::of(named) {
-        Ok(StoreChoice::Postgres(address)) => Some(address.to_string()),
-        Ok(StoreChoice::Redis(address)) => Some(address.to_string()),
-        Ok(StoreChoice::Memory | StoreChoice::File(_)) | Err(_) => None,
-    };
-    let usual = store.and_then(host).filter(|_| place.is_on_server());
-    let into = args.into.as_deref().and_then(host);
-    let reaches = |target: &TargetStore| if *target == TargetStore::Into { &into } else { &usual };
-    let public: Vec<_> = wanted.iter().filter(|(_, target)| reaches(target).is_some()).collect();
-    let hosts: BTreeSet<&String> = public.iter().filter_map(|(_, target)| reaches(target).as_ref()).collect();
-    if args.yes || public.is_empty() {
+    let (mut count, mut projects, mut hosts) = (0, BTreeSet::new(), BTreeSet::new());
+    for (found, target) in wanted {
+        let Some(host) = targets.server(target) else { continue };
+        if !opened.contains_key(target) {
+            opened.insert(target.clone(), targets.open_with_runs(target, wanted).await?);
+        }
+        // A store that cannot be opened is reported later.
+        let Some(Ok(open)) = opened.get(target) else { continue };
+        let into = open.workspace.as_ref().unwrap_or(targets.place);
+        let (runs, originals) = (&open.runs, &mut OriginalWriter::new());
+        let Args { dry_run: is_dry, again, .. } = *targets.args;
+        let store = NativeTarget { into, runs, originals, is_dry, again, is_over: false, used_in: None };
+        if sessions.adds_nothing(found, &store).await? {
+            continue;
+        }
+        count += 1;
+        // A project that is gone is known by its folder.
+        projects.insert(found.project().map(azureal::Project::root).or(found.directory()));
+        hosts.insert(host);
+    }
+    if count == 0 {
         return Ok(());
     }
-    let projects: BTreeSet<Option<&Path>> =
-        public.iter().map(|(found, _)| found.project().map(azureal::Project::root)).collect();
-    let (sessions, projects) =
-        (counted(public.len() as u64, "session"), counted(projects.len() as u64, "project"));
-    let hosts = hosts.into_iter().map(String::as_str).collect::<Vec<_>>().join(" and ");
+    let (sessions, projects) = (counted(count, "session"), counted(projects.len() as u64, "project"));
+    let hosts = hosts.into_iter().collect::<Vec<_>>().join(" and ");
     let become_readable =
         format!("{sessions} of {projects} become readable for everybody with access to {hosts}");
     match ask(&format!("{become_readable}. Import them? [y/N] ")) {
@@ -263,7 +311,7 @@ impl<'a> Import<'a> {
             self.store_batch(out).await?;
         }
         if !self.opened.contains_key(target) {
-            let opened = self.open(target, wanted).await?;
+            let opened = self.targets.open_with_runs(target, wanted).await?;
             self.opened.insert(target.clone(), opened);
         }
         if let Some(Err(reason)) = self.opened.get(target) {
@@ -360,32 +408,6 @@ impl<'a> Import<'a> {
             TargetStore::Here | TargetStore::Into => None,
         };
         self.tell(found, imported, name, project, out)
-    }
-
-    /// Opens a store, and reads its runs if one of the sessions may be one of them. A project that cannot be opened is a reason to
-    /// leave its sessions out.
-    async fn open(
-        &self,
-        target: &TargetStore,
-        wanted: &[(&FoundSession, TargetStore)],
-    ) -> Result<Result<OpenTarget, String>, Failure> {
-        let workspace = match target {
-            TargetStore::Here => None,
-            other => match self.targets.open(other) {
-                Ok(workspace) => Some(workspace),
-                Err(failure) if matches!(other, TargetStore::Project(_)) => {
-                    return Ok(Err(failure.message().to_owned()));
-                }
-                Err(failure) => return Err(failure),
-            },
-        };
-        let into = workspace.as_ref().unwrap_or(self.targets.place);
-        let may_be_ours = wanted.iter().any(|(found, other)| other == target && found.may_be_ours());
-        let runs = if may_be_ours { StoredRuns::of(&*into.store).await? } else { StoredRuns::default() };
-        if into.keeps_originals() && !self.targets.args.dry_run {
-            into.prepare_spools()?;
-        }
-        Ok(Ok(OpenTarget { workspace, runs }))
     }
 
     /// Tells the result of one session.

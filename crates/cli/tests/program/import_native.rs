@@ -356,6 +356,16 @@ fn sessions_reach_a_server_only_after_a_yes() {
     assert!(done.stdout.contains("1 new"), "{done}");
     let dry = run(&world, &["--store", &store, "import", "--from", "claude", "--dry-run"]);
     assert_eq!((dry.code, dry.stdout.as_str()), (0, "would import sessions: 1 unchanged\n"), "{dry}");
+    // What is there already is not asked about again, and neither is what is never imported.
+    let work = transcript(&world, &project(&world), SECOND, &["Look"]);
+    let text = fs::read_to_string(&work).unwrap().replace("\"cwd\"", "\"isSidechain\":true,\"cwd\"");
+    fs::write(&work, text).unwrap();
+    let again = run(&world, &["--store", &store, "import", "--from", "claude"]);
+    let expected = "sessions: 1 unchanged, 1 left out (it is the work of a subagent)\n";
+    assert_eq!((again.code, again.stdout.as_str()), (0, expected), "{again}");
+    transcript(&world, &project(&world), FIRST, &["Hello", "Go on"]);
+    let grown = run(&world, &["--store", &store, "import", "--from", "claude"]);
+    assert!(grown.code == 3 && grown.stderr.contains("1 session of 1 project become"), "{grown}");
 }
 
 #[test]
