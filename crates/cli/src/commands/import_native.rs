@@ -71,7 +71,7 @@ pub(super) async fn run(
         import.leave_out(found, gone_reason(found));
     }
     let done = import.all(&wanted, out).await;
-    import.finish(out).await?;
+    import.finish(done.is_ok(), out).await?;
     done
 }
 
@@ -486,7 +486,7 @@ impl<'a> Import<'a> {
     }
 
     /// Completes the originals of all stores, and tells the sums.
-    async fn finish(&mut self, out: &mut Output) -> Result<(), Failure> {
+    async fn finish(&mut self, is_done: bool, out: &mut Output) -> Result<(), Failure> {
         self.spinner.relabel("keeping the files as originals");
         for LeftOutSession { path, reason } in std::mem::take(&mut self.originals).finish() {
             let source = path.display().to_string();
@@ -500,7 +500,8 @@ impl<'a> Import<'a> {
             }
         }
         self.spinner.hide();
-        if out.is_json() {
+        // An import that stopped before the first session has no sums.
+        if out.is_json() || !(is_done || self.tally.has_any()) {
             return Ok(());
         }
         out.line(&self.tally.text(self.targets.args.dry_run, self.sessions.elsewhere()))?;
@@ -511,6 +512,11 @@ impl<'a> Import<'a> {
 const PROJECT_GONE: &str = "the project is gone or cannot be opened";
 
 impl Tally {
+    fn has_any(&self) -> bool {
+        let Self { new, continued, forked, unchanged, unread, left_out, turns: _ } = self;
+        *new + *continued + *forked + *unchanged + *unread > 0 || !left_out.is_empty()
+    }
+
     /// Returns the sums in one sentence.
     fn text(&self, is_dry: bool, elsewhere: u64) -> String {
         let Self { new, continued, forked, unchanged, unread, left_out, turns } = self;
