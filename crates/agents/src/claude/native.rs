@@ -119,7 +119,7 @@ impl NativeHome for ClaudeHome {
         let mut turns = LineTurns::of(path, Lines::open(&session.path)?, parser);
         if abandoned > 0 {
             let entries = counted(abandoned, "entry").replace("entrys", "entries");
-            turns.problem(&entries, "they belong to branches that the user went back from");
+            turns.problem(&format!("an older branch ({entries})"), "the user went back in the program");
         }
         Ok(Box::new(turns))
     }

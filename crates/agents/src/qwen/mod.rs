@@ -8,6 +8,8 @@ use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use azureal_core::counted;
+
 use crate::native::draft::Draft;
 use crate::native::files::{self, ProjectFolders};
 use crate::native::lines::{Lines, any_object, first_objects};
@@ -104,8 +106,8 @@ impl NativeHome for QwenHome {
         let mut turns = RecordLines::open(&session.path, draft, parser)?;
         if abandoned > 0 {
             turns.problem(
-                &format!("{abandoned} of its records"),
-                "they are of a branch that the user went back from",
+                &format!("an older branch ({})", counted(abandoned, "record")),
+                "the user went back in the program",
             );
         }
         Ok(Box::new(turns))

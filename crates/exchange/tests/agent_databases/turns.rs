@@ -139,7 +139,7 @@ fn messages_of_opencode_2_that_the_user_went_back_from_are_left_out() {
     let recorded = Home::of_opencode_2();
     recorded.change("UPDATE session_v2 SET revert = '{\"messageID\":\"msg_09\"}'");
     assert_eq!(recorded.turns().len(), 1);
-    assert_eq!(recorded.problems(), ["2 of its messages was left out: the user went back from them"]);
+    assert_eq!(recorded.problems(), ["the end (2 messages) was left out: the user went back in the program"]);
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn messages_that_the_user_went_back_from_are_left_out() {
             WHERE data LIKE '{\"role\":\"user\"%' ORDER BY time_created LIMIT 1 OFFSET 1)",
     );
     assert_eq!(recorded.turns().len(), 1);
-    assert_eq!(recorded.problems(), ["4 of its messages was left out: the user went back from them"]);
+    assert_eq!(recorded.problems(), ["the end (4 messages) was left out: the user went back in the program"]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use azureal_agents::native::{NativeError, NativeHome, NativeSession, NativeSource, NativeTurn, NativeTurns};
 use azureal_agents::opencode::{NAME, OpencodeReader};
+use azureal_core::counted;
 use azureal_store::sqlite::rusqlite::{self, Connection, OptionalExtension};
 use serde_json::Value;
 
@@ -145,8 +146,8 @@ fn turns(database: &AgentDatabase, session: &NativeSession) -> Result<Box<dyn Na
     if let Some(place) =
         reverted(database, &rows)?.and_then(|id| messages.iter().position(|row| row.id.to_string() == id))
     {
-        reader
-            .problem(&format!("{} of its messages", messages.len() - place), "the user went back from them");
+        let left = counted((messages.len() - place) as u64, "message");
+        reader.problem(&format!("the end ({left})"), "the user went back in the program");
         messages.truncate(place);
     }
     Ok(Box::new(DatabaseTurns::new(rows, messages, OpencodeMessages { reader, is_parted })))
