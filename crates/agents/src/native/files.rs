@@ -51,8 +51,8 @@ pub(crate) struct ProjectFolders {
 }
 
 impl ProjectFolders {
-    /// Lists the sessions of the projects in a home whose folders are wanted. A place that is no home is a folder of sessions, or a
-    /// file.
+    /// Lists the sessions of the projects in a home whose folders are wanted. A place that is no home is the folder of projects or
+    /// one below it, or a file.
     pub(crate) fn list<'a>(
         &self,
         place: &Path,
@@ -61,7 +61,8 @@ impl ProjectFolders {
         let Self { projects, sessions, id_of } = *self;
         let projects = place.join(projects);
         if !projects.is_dir() {
-            return Box::new(FileListing::of(place, 0, id_of));
+            let depth = if sessions.is_empty() { 1 } else { 2 };
+            return Box::new(FileListing::of(place, depth, id_of));
         }
         let folders = folders(&projects).into_iter().filter(move |folder| is_wanted(folder));
         let folders =
@@ -186,6 +187,15 @@ mod tests {
         assert_eq!(list(folder.path(), 0), ["b 2", "empty.jsonl is empty", "link.jsonl is not a plain file"]);
         assert_eq!(list(folder.path(), 1).last().unwrap(), "a 1");
         assert_eq!(list(&path("other.txt"), 0), ["other 1"], "a named file");
+        let projects = |sessions| {
+            ProjectFolders { projects: "projects", sessions, id_of: |name| name.strip_suffix(".jsonl") }
+                .list(folder.path(), |_| true)
+                .filter_map(Result::ok)
+                .map(|session| session.id)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(projects(""), ["b", "a"], "the folder of the folders of projects");
+        assert_eq!(projects("chats"), ["b", "a", "c"], "whose sessions are in folders of their own");
         assert!(list(&path("none"), 0)[0].contains("none"));
     }
 }
