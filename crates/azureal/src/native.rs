@@ -4,6 +4,7 @@
 //! original of the imported session, because the programs delete their files after a while.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, SyncSender};
@@ -12,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 pub use azureal_agents::native::NativeSource;
-use azureal_agents::native::{self, NativeHead, NativeHome, NativeSession};
+use azureal_agents::native::{self, NativeError, NativeHead, NativeHome, NativeSession};
 use azureal_core::{
     ORIGINAL_PIECE, OpenOriginal, Original, OriginalReader, Seq, SessionId, SessionStore, StoreError,
     async_trait,
@@ -74,7 +75,28 @@ pub struct LeftOutSession {
     /// Its file, or the folder.
     pub path: PathBuf,
     /// The reason, for people.
-    pub reason: String,
+    pub reason: LeftOutReason,
+}
+
+/// The reason why a native session is left out before it is imported.
+#[derive(Debug)]
+pub enum LeftOutReason {
+    /// It cannot be read, for this reason.
+    Unreadable(String),
+    /// It has no message.
+    NoConversation,
+    /// It does not say in which directory it ran, and only the sessions of one project are wanted.
+    NoDirectory,
+}
+
+impl fmt::Display for LeftOutReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unreadable(reason) => reason,
+            Self::NoConversation => "it has no conversation",
+            Self::NoDirectory => "it does not say in which folder it ran",
+        })
+    }
 }
 
 /// A selection of native sessions.
@@ -100,9 +122,16 @@ impl NativeSessions {
             }
         }
         if let NativeScope::Project(project) = scope {
-            let all = sessions.found.len();
-            sessions.found.retain(|found| found.is_of(project));
-            sessions.elsewhere = (all - sessions.found.len()) as u64;
+            for found in std::mem::take(&mut sessions.found) {
+                if found.is_of(project) {
+                    sessions.found.push(found);
+                } else if found.directory().is_some() {
+                    sessions.elsewhere += 1;
+                } else {
+                    let (path, reason) = (found.session.path, LeftOutReason::NoDirectory);
+                    sessions.left_out.push(LeftOutSession { path, reason });
+                }
+            }
         }
         sessions.found.sort_by_key(|found| found.session.changed);
         sessions
@@ -164,10 +193,18 @@ impl NativeSessions {
         workspace: &Workspace,
         is_wanted: impl Fn(&NativeSession) -> bool,
     ) {
-        let left_out = |path: &Path, error: String| LeftOutSession { path: path.to_owned(), reason: error };
+        let left_out = |error: NativeError| match error {
+            NativeError::NoConversation { path } => {
+                LeftOutSession { path, reason: LeftOutReason::NoConversation }
+            }
+            error => {
+                let reason = LeftOutReason::Unreadable(error.to_string());
+                LeftOutSession { path: place.to_owned(), reason }
+            }
+        };
         let home = match source.open(place, &workspace.environment().temporary()) {
             Ok(home) => home,
-            Err(error) => return self.left_out.push(left_out(place, error.to_string())),
+            Err(error) => return self.left_out.push(left_out(error)),
         };
         let mut projects: HashMap<PathBuf, Option<Project>> = HashMap::new();
         let wanted = |found: &Result<NativeSession, _>| found.as_ref().map_or(true, &is_wanted);
@@ -176,7 +213,7 @@ impl NativeSessions {
             let (head, session) = match read {
                 Ok(read) => read,
                 Err(error) => {
-                    self.left_out.push(left_out(place, error.to_string()));
+                    self.left_out.push(left_out(error));
                     continue;
                 }
             };
@@ -533,7 +570,7 @@ fn write_all(jobs: &Mutex<Receiver<NewSource>>, problems: &Mutex<Vec<LeftOutSess
         let Ok(source) = next else { return };
         if let Err(error) = block_on(source.put()) {
             let reason = format!("its file is not kept as its original: {error}");
-            let problem = LeftOutSession { path: source.path, reason };
+            let problem = LeftOutSession { path: source.path, reason: LeftOutReason::Unreadable(reason) };
             problems.lock().unwrap_or_else(PoisonError::into_inner).push(problem);
         }
     }

@@ -119,10 +119,7 @@ impl NativeHome for GeminiHome {
         }
         if !has_messages {
             // Every start writes such a file, also one that continues another session.
-            return Err(NativeError::Unreadable {
-                path: session.path.clone(),
-                reason: "it has no conversation".to_owned(),
-            });
+            return Err(NativeError::NoConversation { path: session.path.clone() });
         }
         Ok(NativeHead {
             id: Some(metadata.session_id).filter(|id| !id.is_empty()).unwrap_or_else(|| session.id.clone()),

@@ -256,7 +256,13 @@ pub enum NativeError {
         /// The file.
         path: PathBuf,
     },
-    /// It is in another format, or no conversation.
+    /// It has no message: a program writes such a file whenever it starts.
+    #[error("{}: it has no conversation", path.display())]
+    NoConversation {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It is in another format.
     #[error("{}: {reason}", path.display())]
     Unreadable {
         /// The file or database.

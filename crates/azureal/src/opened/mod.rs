@@ -211,7 +211,8 @@ impl Workspace {
     ) -> Result<(), Error> {
         let written = self.written(opened, source)?;
         let [found] = written.found() else {
-            let reason = written.left_out().first().map_or("it is not found", |left| left.reason.as_str());
+            let left_out = written.left_out().first();
+            let reason = left_out.map_or("it is not found".to_owned(), |left| left.reason.to_string());
             let message =
                 format!("the session that was written for {} cannot be read: {reason}", source.program());
             return Err(Error::new("not_written", message));

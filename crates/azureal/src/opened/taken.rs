@@ -74,7 +74,7 @@ impl Workspace {
             [] => {
                 let left = written.left_out().iter().find(|left| left.path.exists());
                 if let Some(left) = left {
-                    return Err(Error::new("not_taken_back", left.reason.clone()));
+                    return Err(Error::new("not_taken_back", left.reason.to_string()));
                 }
                 // The user deleted it in the program. Something may be left beside its file.
                 if opened.file.is_some() {
@@ -109,7 +109,7 @@ impl Workspace {
                 // Without an original, the written session is all that has the whole output of the turns. Of a turn with our tags,
                 // which an import takes for one of azureal, it is all there is.
                 keeps |= !not_kept.is_empty() || imported.ours > 0;
-                taken.problems.extend(not_kept.into_iter().map(|problem| problem.reason));
+                taken.problems.extend(not_kept.into_iter().map(|problem| problem.reason.to_string()));
                 if !keeps && !self.has_original(&taken, opened).await? {
                     keeps = true;
                     let why = "azureal was killed before it kept the original of the turns";

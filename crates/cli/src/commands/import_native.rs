@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use azureal::exchange::{ImportReport, NativeImported, NativeOutcome, NativeReady, NativeStep};
 use azureal::native::{
-    FoundSession, LeftOutSession, NativeSessions, NativeTarget, OriginalWriter, StoredRuns,
+    FoundSession, LeftOutReason, LeftOutSession, NativeSessions, NativeTarget, OriginalWriter, StoredRuns,
 };
 use azureal::sessions::called;
 use azureal::{Error, Options, StoreChoice, Workspace};
@@ -239,7 +239,7 @@ struct Tally {
     unchanged: u64,
     unread: u64,
     /// Sessions that are left out, by reason.
-    left_out: BTreeMap<&'static str, u64>,
+    left_out: BTreeMap<String, u64>,
     turns: u64,
 }
 
@@ -433,7 +433,9 @@ impl<'a> Import<'a> {
             NativeOutcome::Continued { .. } => (&mut self.tally.continued, Some(counted(turns, "new turn"))),
             NativeOutcome::Forked { .. } => (&mut self.tally.forked, Some(counted(turns, "turn"))),
             NativeOutcome::Unchanged { .. } => (&mut self.tally.unchanged, None),
-            NativeOutcome::LeftOut(why) => (self.tally.left_out.entry(why.reason()).or_default(), None),
+            NativeOutcome::LeftOut(why) => {
+                (self.tally.left_out.entry(why.reason().to_owned()).or_default(), None)
+            }
         };
         *count += 1;
         self.spinner.hide();
@@ -459,7 +461,16 @@ impl<'a> Import<'a> {
     /// Tells which files could not be opened.
     fn tell_unread(&mut self, sessions: &NativeSessions) {
         for left_out in sessions.left_out() {
-            self.unread(&left_out.path.display().to_string(), left_out.reason.clone());
+            let source = left_out.path.display().to_string();
+            match &left_out.reason {
+                LeftOutReason::Unreadable(reason) => self.unread(&source, reason.clone()),
+                // There are many of them in the home of an agent.
+                reason => {
+                    let reason = reason.to_string();
+                    *self.tally.left_out.entry(reason.clone()).or_default() += 1;
+                    self.report.add_left_out(source, reason);
+                }
+            }
         }
     }
 
@@ -475,7 +486,7 @@ impl<'a> Import<'a> {
 
     /// Leaves a session out because of its project.
     fn leave_out(&mut self, found: &FoundSession, reason: String) {
-        let count = self.tally.left_out.entry(PROJECT_GONE).or_default();
+        let count = self.tally.left_out.entry(PROJECT_GONE.to_owned()).or_default();
         *count += 1;
         if *count <= MOST_NAMED as u64 {
             self.spinner.hide();
@@ -492,7 +503,7 @@ impl<'a> Import<'a> {
             let source = path.display().to_string();
             self.spinner.hide();
             warn(&format!("{source}: {reason}"));
-            self.report.add_problem(source, reason);
+            self.report.add_problem(source, reason.to_string());
         }
         for opened in self.opened.values().flatten() {
             if let Some(workspace) = &opened.workspace {

@@ -291,8 +291,17 @@ fn what_cannot_be_read_is_reported_and_never_fatal() {
     write(&world, "person/.claude/projects/-p/garbage.jsonl", &["\u{0}\u{0}".to_owned(), "[]".to_owned()]);
     std::os::unix::fs::symlink("/dev/zero", world.path("person/.claude/projects/-p/link.jsonl")).unwrap();
     mknodat(CWD, world.path("person/.claude/projects/-p/pipe.jsonl"), FileType::Fifo, Mode::RWXU, 0).unwrap();
-    let ran = run(&world, &["import", "--from", "claude"]);
+    // Gemini CLI writes such a file whenever it starts.
+    let head = r#"{"sessionId":"s","projectHash":"h","startTime":"2026-11-15T07:05:00Z","kind":"main"}"#;
+    write(&world, "person/.gemini/tmp/p/chats/session-2026-11-15T07-05-00000000.jsonl", &[head.to_owned()]);
+    let ran = run(&world, &["import", "--from", "claude,gemini"]);
     assert_eq!(ran.code, 0, "{ran}");
+    assert_eq!(
+        ran.stdout.lines().last().unwrap(),
+        "sessions: 1 new, 1 left out (it does not say in which folder it ran), 1 left out (it has no conversation), \
+         3 not readable, with 2 turns"
+    );
+    assert!(!ran.stderr.contains("conversation"), "{ran}");
     for expected in [
         "empty.jsonl is empty",
         "link.jsonl is not a plain file",
