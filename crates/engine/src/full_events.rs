@@ -169,8 +169,11 @@ impl FullTurn {
         let (parser, before): (Box<dyn AgentParser>, u64) = match (header.turn, header.imported) {
             (Some(spooled), _) => (Box::new(TurnParser::new(*find(&spooled.agent)?, &spooled)), 1),
             (None, Some(ImportedRecord { agent, .. })) => {
-                let record = find(&agent)?.own_record();
-                (record.map(|record| (record.reader)()).ok_or("its agent has no records")?, 0)
+                let record = find(&agent).ok().and_then(|agent| agent.own_record());
+                let reader = record.map(|record| (record.reader)()).ok_or_else(|| {
+                    format!("the file of an imported session of `{agent}` is only kept as a whole; `azureal original` prints it")
+                })?;
+                (reader, 0)
             }
             (None, None) => return Err("the header of the original is damaged".to_owned()),
         };

@@ -76,10 +76,7 @@ pub(crate) async fn run(
             print(place, &record, &original, None, out).await
         }
         Some(OriginalLines::Unmatched(original)) => {
-            tell(&format!(
-                "event {seq} is not found in the output, which another version of azureal has read: this is the output of its \
-                 whole turn"
-            ));
+            tell(&format!("the line of event {seq} is not found: this is the output of its whole turn"));
             print(place, &record, &original, None, out).await
         }
     }
