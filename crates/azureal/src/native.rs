@@ -15,14 +15,14 @@ use std::time::{Duration, Instant, SystemTime};
 pub use azureal_agents::native::NativeSource;
 use azureal_agents::native::{self, NativeError, NativeHead, NativeHome, NativeSession};
 use azureal_core::{
-    ORIGINAL_PIECE, OpenOriginal, Original, OriginalReader, Seq, SessionId, SessionStore, StoreError,
+    ORIGINAL_PIECE, OpenOriginal, Original, OriginalReader, Seq, SessionId, SessionStore, StoreError, Uuid,
     async_trait,
 };
 use azureal_engine::ImportedRecord;
 pub use azureal_exchange::StoredRuns;
 use azureal_exchange::{
-    ImportError, NativeCandidate, NativeImport, NativeImported, NativeReady, NativeStep, forget_native,
-    recognise_native, was_deleted,
+    ImportError, NativeCandidate, NativeImport, NativeImported, NativeReady, NativeStep, finish_native_run,
+    forget_native, has_finished_native_run, recognise_native, was_deleted,
 };
 
 use futures_executor::block_on;
@@ -308,7 +308,7 @@ impl NativeSessions {
                 return Err(Error::new("import", "the session was not stored"));
             }
         };
-        self.keep(found, &imported, target);
+        self.keep(found, &imported, target).await?;
         Ok(imported)
     }
 
@@ -321,7 +321,7 @@ impl NativeSessions {
     ) -> Result<NativeStep, Error> {
         let step = self.step(found, target, true).await?;
         if let NativeStep::Done(imported) = &step {
-            self.keep(found, imported, target);
+            self.keep(found, imported, target).await?;
         }
         Ok(step)
     }
@@ -347,7 +347,7 @@ impl NativeSessions {
             }
         };
         for (found, imported) in found.iter().zip(&all) {
-            self.keep(found, imported, target);
+            self.keep(found, imported, target).await?;
         }
         Ok(all)
     }
@@ -372,11 +372,20 @@ impl NativeSessions {
         Ok(NativeCandidate { agent, home, session: &found.session, head: &found.head })
     }
 
-    /// Keeps the source of an imported session as its original.
-    fn keep(&self, found: &FoundSession, imported: &NativeImported, target: &mut NativeTarget<'_>) {
-        let new = imported.outcome.session().zip(imported.range);
-        let source = self.source_of(found).filter(|_| target.into.keeps_originals() && !target.is_dry);
-        if let (Some((session, range)), Some(source)) = (new, source) {
+    /// Keeps the source of an imported session as its original. The one of an unchanged session is missing if its import was killed.
+    async fn keep(
+        &self,
+        found: &FoundSession,
+        imported: &NativeImported,
+        target: &mut NativeTarget<'_>,
+    ) -> Result<(), Error> {
+        let Some(session) = imported.outcome.session() else { return Ok(()) };
+        let Some(source) = self.source_of(found).filter(|_| target.keeps_sources()) else { return Ok(()) };
+        let range = match &imported.kept_by {
+            Some((run, last)) => target.originals.missing(&target.into.store, session, run, *last).await?,
+            None => imported.range,
+        };
+        if let Some(range) = range {
             target.originals.write(NewSource {
                 store: Arc::clone(&target.into.store),
                 session,
@@ -385,9 +394,11 @@ impl NativeSessions {
                 id: found.head.id.clone(),
                 path: found.session.path.clone(),
                 size: found.session.size,
-                read_before: imported.read_before,
+                // What is missing can be more than what was added last.
+                read_before: if imported.kept_by.is_some() { 0 } else { imported.read_before },
             });
         }
+        Ok(())
     }
 }
 
@@ -413,7 +424,12 @@ impl NativeTarget<'_> {
     fn import(&self, in_batches: bool) -> NativeImport<'_> {
         let (store, runs, is_dry, used_in) = (&*self.into.store, self.runs, self.is_dry, self.used_in);
         let now = (!self.is_over).then(SystemTime::now);
-        NativeImport { store, runs, is_dry, again: self.again, in_batches, now, used_in }
+        let run = if self.keeps_sources() { self.originals.run.as_str() } else { "" };
+        NativeImport { store, runs, is_dry, again: self.again, in_batches, now, used_in, run }
+    }
+
+    fn keeps_sources(&self) -> bool {
+        self.into.keeps_originals() && !self.is_dry
     }
 }
 
@@ -511,6 +527,12 @@ pub struct OriginalWriter {
     jobs: Option<SyncSender<NewSource>>,
     threads: Vec<JoinHandle<()>>,
     problems: Arc<Mutex<Vec<LeftOutSession>>>,
+    /// The name of this run of the import.
+    run: String,
+    /// Whether earlier runs have kept all their sources.
+    finished: HashMap<String, bool>,
+    /// The stores, each with a session of this run.
+    stores: Vec<(Arc<dyn SessionStore>, SessionId)>,
 }
 
 /// A source that becomes an original.
@@ -528,10 +550,37 @@ struct NewSource {
 impl OriginalWriter {
     /// Prepares the writer. It starts threads when they are needed.
     pub fn new() -> Self {
-        Self { jobs: None, threads: Vec::new(), problems: Arc::default() }
+        let run = Uuid::new_v4().simple().to_string();
+        let (threads, finished, stores) = (Vec::new(), HashMap::new(), Vec::new());
+        Self { jobs: None, threads, problems: Arc::default(), run, finished, stores }
+    }
+
+    /// Returns the events of a session whose source an earlier run was to keep, and has not, because it was killed.
+    async fn missing(
+        &mut self,
+        store: &Arc<dyn SessionStore>,
+        session: SessionId,
+        run: &str,
+        last: Seq,
+    ) -> Result<Option<(Seq, Seq)>, Error> {
+        let is_finished = match self.finished.get(run) {
+            Some(is_finished) => *is_finished,
+            None => has_finished_native_run(&**store, run).await?,
+        };
+        self.finished.insert(run.to_owned(), is_finished);
+        let Some(originals) = store.originals().filter(|_| !is_finished) else { return Ok(None) };
+        let kept = originals.list(session).await?;
+        if kept.iter().any(|original| original.covers(last)) {
+            return Ok(None);
+        }
+        let before = kept.iter().map(|original| original.last).filter(|kept| *kept < last).max();
+        Ok(Some((before.unwrap_or(Seq::START).next(), last)))
     }
 
     fn write(&mut self, source: NewSource) {
+        if !self.stores.iter().any(|(store, _)| Arc::ptr_eq(store, &source.store)) {
+            self.stores.push((Arc::clone(&source.store), source.session));
+        }
         if self.jobs.is_none() {
             let (sender, receiver) = mpsc::sync_channel(WRITERS);
             let receiver = Arc::new(Mutex::new(receiver));
@@ -547,14 +596,22 @@ impl OriginalWriter {
         }
     }
 
-    /// Waits until all of them are written, and returns those that could not be, with the reasons.
-    pub fn finish(mut self) -> Vec<LeftOutSession> {
+    /// Waits until all of them are written, and returns those that could not be, with the reasons. The next import of a session tries
+    /// again.
+    pub async fn finish(mut self) -> Vec<LeftOutSession> {
         self.jobs = None;
         for thread in self.threads.drain(..) {
             // A thread that panicked has lost its source, which is still where it was.
             thread.join().ok();
         }
-        std::mem::take(&mut *self.problems.lock().unwrap_or_else(PoisonError::into_inner))
+        let problems = std::mem::take(&mut *self.problems.lock().unwrap_or_else(PoisonError::into_inner));
+        if problems.is_empty() {
+            for (store, session) in &self.stores {
+                // Without the mark, the next import looks for the originals.
+                finish_native_run(&**store, &self.run, *session).await.ok();
+            }
+        }
+        problems
     }
 }
 

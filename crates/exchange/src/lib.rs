@@ -86,6 +86,7 @@ pub use import::{
     Added, Difference, ImportError, ImportFormat, ImportNotice, ImportOptions, ImportOutcome, ImportPaths,
     ImportProblem, ImportProgress, ImportReport, ImportSource, ImportStep, IncomingSession, LeftOut,
     NativeCandidate, NativeImport, NativeImported, NativeOutcome, NativeReady, NativeStep, SourceStore,
-    StoredRuns, forget_native, import_session, native_mark, native_sources, recognise_native, was_deleted,
+    StoredRuns, finish_native_run, forget_native, has_finished_native_run, import_session, native_mark,
+    native_sources, recognise_native, was_deleted,
 };
 pub use temporary::TemporaryFolder;

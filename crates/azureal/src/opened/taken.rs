@@ -101,7 +101,7 @@ impl Workspace {
                 let is_over = !writer.may_outlive_interface(&self.home_of(source)?);
                 let mut target = self.target(opened, &runs, &mut originals, is_over);
                 let imported = written.import_now(found, &mut target).await?;
-                let not_kept = originals.finish();
+                let not_kept = originals.finish().await;
                 if imported.is_running {
                     return Ok(None);
                 }

@@ -499,7 +499,7 @@ impl<'a> Import<'a> {
     /// Completes the originals of all stores, and tells the sums.
     async fn finish(&mut self, is_done: bool, out: &mut Output) -> Result<(), Failure> {
         self.spinner.relabel("keeping the files as originals");
-        for LeftOutSession { path, reason } in std::mem::take(&mut self.originals).finish() {
+        for LeftOutSession { path, reason } in std::mem::take(&mut self.originals).finish().await {
             let source = path.display().to_string();
             self.spinner.hide();
             warn(&format!("{source}: {reason}"));

@@ -8,6 +8,7 @@ use azureal::native::count_sessions;
 use azureal::{Environment, Options, Workspace};
 use azureal_testkit::servers::RedisServer;
 use futures_executor::block_on;
+use rusqlite::Connection;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
@@ -162,6 +163,29 @@ fn a_home_of_thousands_of_sessions_is_not_passed_over_in_silence() {
     let counted = block_on(count_sessions(&place, Duration::ZERO));
     let [only] = counted.as_slice() else { panic!("{counted:?}") };
     assert_eq!((only.sessions, only.is_least), (16, true));
+}
+
+#[test]
+fn an_import_that_was_killed_leaves_no_session_without_its_original() {
+    let world = World::new();
+    let here = project(&world);
+    transcript(&world, &here, FIRST, &["Hello"]);
+    let import = || run(&world, &["import", "--from", "claude"]);
+    assert_eq!(import().code, 0);
+    let original = || run(&world, &["original", "S1"]);
+    assert!(original().quiet().contains("To Hello"));
+    // The user does not want it.
+    assert_eq!(run(&world, &["original", "S1", "--forget", "--yes"]).code, 0);
+    assert_eq!(import().quiet(), "sessions: 1 unchanged\n");
+    assert_eq!(original().code, 1);
+    // A killed import has stored the session, and has not come to the note that all originals are kept.
+    let store = Connection::open(world.store()).unwrap();
+    assert_eq!(store.execute("DELETE FROM meta WHERE key LIKE 'mark:native-run:%'", []).unwrap(), 1);
+    drop(store);
+    for _ in 0..2 {
+        assert_eq!(import().quiet(), "sessions: 1 unchanged\n");
+        assert!(original().quiet().contains("To Hello"));
+    }
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub use import_session::{ImportProgress, import_session};
 pub use incoming::IncomingSession;
 pub use native::{
     LeftOut, NativeCandidate, NativeImport, NativeImported, NativeOutcome, NativeReady, NativeStep,
-    StoredRuns, forget_native, native_mark, was_deleted,
+    StoredRuns, finish_native_run, forget_native, has_finished_native_run, native_mark, was_deleted,
 };
 pub use outcome::{Added, ImportOutcome};
 pub use paths::{ImportOptions, ImportPaths, ImportStep};

@@ -41,7 +41,7 @@ use super::ImportError;
 use super::import_session::{free_name, unless_changed};
 use ledger::{Counted, LastTurn, Ledger, ledger_mark, milliseconds};
 
-pub use ledger::{forget_native, native_mark, was_deleted};
+pub use ledger::{finish_native_run, forget_native, has_finished_native_run, native_mark, was_deleted};
 
 /// The number of attempts on a session that other processes keep changing.
 const ATTEMPTS: usize = 8;
@@ -83,6 +83,9 @@ pub struct NativeImport<'a> {
     pub now: Option<SystemTime>,
     /// The place in which the store records a session that gets turns as the last one used; `None` for an import, which uses none.
     pub used_in: Option<&'a str>,
+    /// The name of this run, whose caller keeps the sources as originals and says when it has: [`finish_native_run`]. Empty if it
+    /// keeps none.
+    pub run: &'a str,
 }
 
 /// The result of the import of a native session.
@@ -104,6 +107,8 @@ pub struct NativeImported {
     pub ours: u64,
     /// The beginning of the first new prompt; empty if there is none.
     pub preview: String,
+    /// For an unchanged session, the run whose caller keeps its source, and the last event from it.
+    pub kept_by: Option<(String, Seq)>,
 }
 
 /// The result of one step of an import.
@@ -282,7 +287,8 @@ impl NativeImport<'_> {
         let mut reader = Reader::new(candidate, None)?;
         while reader.take()?.is_some() {}
         let events = self.store.get(id).await?.counts.events;
-        let ledger = reader.ledger(candidate.session, events);
+        // The written session is the original of nothing.
+        let ledger = reader.ledger(candidate.session, events, "");
         let mark = NewMark {
             name: native_mark(candidate.agent, &candidate.head.id),
             note: to_visible_json(&ledger)?,
@@ -328,7 +334,9 @@ impl NativeImport<'_> {
                 Known::Session(found) => {
                     if found.ledger.is_of(candidate.session) && !found.is_cleared() {
                         let outcome = NativeOutcome::Unchanged { id: found.id };
-                        return done(Some(NativeImported::of(outcome, found.ledger.size)));
+                        let Ledger { size, run, events, .. } = found.ledger;
+                        let kept_by = (!run.is_empty()).then_some((run, Seq(events)));
+                        return done(Some(NativeImported { kept_by, ..NativeImported::of(outcome, size) }));
                     }
                     earlier.push((mark, Some(found)));
                 }
@@ -357,7 +365,7 @@ impl NativeImport<'_> {
             let Earlier { id, events, ledger } = found;
             let mut reader = Reader::new(candidate, self.now)?;
             let target = if is_cleared {
-                Target { id, last: Seq(events), from: None, read_before: 0 }
+                Target { id, last: Seq(events), from: None, read_before: 0, run: String::new() }
             } else {
                 match reader.skip(&ledger)? {
                     Skipped::All => {}
@@ -370,7 +378,7 @@ impl NativeImport<'_> {
                     }
                 }
                 let from = (events > ledger.events).then_some(id);
-                Target { id, last: Seq(ledger.events), from, read_before: ledger.size }
+                Target { id, last: Seq(ledger.events), from, read_before: ledger.size, run: ledger.run }
             };
             return done(Task { import: self, candidate, mark, reader }.append(target).await?);
         }
@@ -553,7 +561,6 @@ fn add_landmark(landmarks: &mut Vec<u64>, event: &Event) {
 }
 
 /// The session that turns are added to.
-#[derive(Clone, Copy)]
 struct Target {
     id: SessionId,
     /// Its last event, or the one that a fork ends with.
@@ -561,6 +568,8 @@ struct Target {
     /// The session to fork.
     from: Option<SessionId>,
     read_before: u64,
+    /// The run of the earlier import.
+    run: String,
 }
 
 /// The import of one session, from a reader.
@@ -620,7 +629,7 @@ impl Task<'_> {
 
     /// Appends the turns that are left, to the session or to a fork of it.
     async fn append(mut self, target: Target) -> Result<Option<NativeImported>, ImportError> {
-        let Target { mut id, last: begun, from, read_before } = target;
+        let Target { mut id, last: begun, from, read_before, run } = target;
         let (mut turns, mut events, mut last) = (0, 0, begun);
         let mut is_first = true;
         while let Some(piece) = self.reader.piece()? {
@@ -648,7 +657,7 @@ impl Task<'_> {
         if events == 0 {
             // The source has changed, and has nothing new: the next import need not read it.
             if !self.import.is_dry && !self.reader.is_running {
-                let ledger = self.reader.ledger(self.candidate.session, begun.0);
+                let ledger = self.reader.ledger(self.candidate.session, begun.0, &run);
                 let turn = NewTurn { mark: Some(self.new_mark(&ledger)?), ..NewTurn::default() };
                 unless_changed(self.import.store.append(id, turn).await)?;
             }
@@ -677,7 +686,8 @@ impl Task<'_> {
     /// Returns a piece as a turn with the mark of the resulting state, and its summaries.
     fn turn(&self, piece: Piece, last: Seq) -> Result<(NewTurn, Vec<Compaction>), ImportError> {
         let Piece { events, tokens, summaries, happened_at, .. } = piece;
-        let ledger = self.reader.ledger(self.candidate.session, last.0 + events.len() as u64);
+        let ledger =
+            self.reader.ledger(self.candidate.session, last.0 + events.len() as u64, self.import.run);
         let turn = NewTurn {
             events,
             tokens,
@@ -880,7 +890,7 @@ impl Reader {
     }
 
     /// Returns the ledger of what was read so far.
-    fn ledger(&self, session: &NativeSession, events: u64) -> Ledger {
+    fn ledger(&self, session: &NativeSession, events: u64, run: &str) -> Ledger {
         // Until everything is read, the next import has to look at the source.
         let is_whole = self.ahead.is_empty() && !self.is_running;
         Ledger {
@@ -890,6 +900,7 @@ impl Reader {
             events,
             size: if is_whole { session.size } else { 0 },
             changed: if is_whole { milliseconds(session.changed) } else { 0 },
+            run: run.to_owned(),
         }
     }
 
@@ -905,7 +916,17 @@ impl Reader {
 
     fn finished(self, outcome: NativeOutcome, range: Option<(Seq, Seq)>, read_before: u64) -> NativeImported {
         let Self { problems, further_problems, is_running, ours, preview, .. } = self;
-        NativeImported { outcome, range, read_before, problems, further_problems, is_running, ours, preview }
+        NativeImported {
+            outcome,
+            range,
+            read_before,
+            problems,
+            further_problems,
+            is_running,
+            ours,
+            preview,
+            kept_by: None,
+        }
     }
 }
 
@@ -936,6 +957,7 @@ impl NativeImported {
             is_running: false,
             ours: 0,
             preview: String::new(),
+            kept_by: None,
         }
     }
 

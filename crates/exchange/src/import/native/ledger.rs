@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use azureal_agents::native::{NativeSession, NativeTurn};
 use azureal_core::event::{Complete, Usage};
-use azureal_core::{Event, LASTING_MARKS, SessionStore, StoreError, Tokens};
+use azureal_core::{Event, LASTING_MARKS, NewMark, NewTurn, SessionId, SessionStore, StoreError, Tokens};
 use serde::{Deserialize, Serialize};
 
 /// Returns the name of the mark in the store that is the ledger of a native session.
@@ -40,6 +40,27 @@ pub async fn was_deleted(store: &dyn SessionStore, agent: &str, id: &str) -> Res
     }
 }
 
+/// Returns the name of the mark that says that a run of the import has kept the sources of its sessions.
+fn run_mark(run: &str) -> String {
+    format!("native-run:{run}")
+}
+
+/// Notes that a run of the import has kept the sources of its sessions, of which this is one.
+pub async fn finish_native_run(
+    store: &dyn SessionStore,
+    run: &str,
+    session: SessionId,
+) -> Result<(), StoreError> {
+    let mark = NewMark { name: run_mark(run), note: String::new() };
+    store.append(session, NewTurn { mark: Some(mark), ..NewTurn::default() }).await?;
+    Ok(())
+}
+
+/// Returns whether a run of the import has kept the sources of its sessions. One that was killed has not.
+pub async fn has_finished_native_run(store: &dyn SessionStore, run: &str) -> Result<bool, StoreError> {
+    Ok(store.mark(&run_mark(run)).await?.is_some())
+}
+
 /// The note of the mark of an imported session.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -56,6 +77,9 @@ pub(super) struct Ledger {
     /// The size of the source, and the time of its last change in milliseconds.
     pub(super) size: u64,
     pub(super) changed: u64,
+    /// The run of the import that keeps the source as an original; empty if it is not to be kept.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) run: String,
 }
 
 impl Ledger {

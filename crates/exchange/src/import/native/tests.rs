@@ -88,7 +88,8 @@ impl World {
         let head = home.head(&session).unwrap();
         let candidate = NativeCandidate { agent: "claude", home: &*home, session: &session, head: &head };
         let (store, now, used_in) = (&*self.store, Some(now), None);
-        let import = NativeImport { store, runs: &runs, is_dry, again, in_batches: true, now, used_in };
+        let import =
+            NativeImport { store, runs: &runs, is_dry, again, in_batches: true, now, used_in, run: "" };
         match block_on(import.import(candidate, ".")).unwrap() {
             NativeStep::Done(imported) => imported,
             NativeStep::Ready(ready) => block_on(import.create_all(vec![*ready])).unwrap().unwrap().remove(0),
@@ -437,6 +438,7 @@ fn a_session_that_is_imported_by_several_processes_at_once_is_there_once() {
                     in_batches: true,
                     now: Some(now),
                     used_in: None,
+                    run: "",
                 };
                 let NativeStep::Ready(ready) = block_on(import.import(candidate, ".")).unwrap() else {
                     return;
