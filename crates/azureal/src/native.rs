@@ -382,7 +382,16 @@ impl NativeSessions {
         let Some(session) = imported.outcome.session() else { return Ok(()) };
         let Some(source) = self.source_of(found).filter(|_| target.keeps_sources()) else { return Ok(()) };
         let range = match &imported.kept_by {
-            Some((run, last)) => target.originals.missing(&target.into.store, session, run, *last).await?,
+            Some((run, last)) => {
+                match target.originals.missing(&target.into.store, session, run, *last).await {
+                    Ok(range) => range,
+                    // The session is in the store all the same.
+                    Err(error) => {
+                        not_kept(&target.originals.problems, &found.session.path, &error);
+                        None
+                    }
+                }
+            }
             None => imported.range,
         };
         if let Some(range) = range {
@@ -626,11 +635,15 @@ fn write_all(jobs: &Mutex<Receiver<NewSource>>, problems: &Mutex<Vec<LeftOutSess
         let next = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(source) = next else { return };
         if let Err(error) = block_on(source.put()) {
-            let reason = format!("its file is not kept as its original: {error}");
-            let problem = LeftOutSession { path: source.path, reason: LeftOutReason::Unreadable(reason) };
-            problems.lock().unwrap_or_else(PoisonError::into_inner).push(problem);
+            not_kept(problems, &source.path, &error);
         }
     }
+}
+
+fn not_kept(problems: &Mutex<Vec<LeftOutSession>>, path: &Path, error: &Error) {
+    let reason = LeftOutReason::Unreadable(format!("its file is not kept as its original: {error}"));
+    let problem = LeftOutSession { path: path.to_owned(), reason };
+    problems.lock().unwrap_or_else(PoisonError::into_inner).push(problem);
 }
 
 impl NewSource {

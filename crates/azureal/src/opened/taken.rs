@@ -110,11 +110,6 @@ impl Workspace {
                 // which an import takes for one of azureal, it is all there is.
                 keeps |= !not_kept.is_empty() || imported.ours > 0;
                 taken.problems.extend(not_kept.into_iter().map(|problem| problem.reason.to_string()));
-                if !keeps && !self.has_original(&taken, opened).await? {
-                    keeps = true;
-                    let why = "azureal was killed before it kept the original of the turns";
-                    taken.problems.push(why.to_owned());
-                }
             }
         }
         if !keeps {
@@ -170,16 +165,6 @@ impl Workspace {
             .await?;
         }
         Ok(())
-    }
-
-    /// Returns whether the turns that were added have their original, as far as originals are kept.
-    async fn has_original(&self, taken: &TakenBack, opened: &OpenedSession) -> Result<bool, Error> {
-        // A database is never one: it has other sessions too.
-        let originals = self.store.originals().filter(|_| self.keeps_originals() && opened.file.is_some());
-        let Some(originals) = originals.filter(|_| taken.events > 0) else { return Ok(true) };
-        let session = taken.other.unwrap_or(taken.session);
-        let last = Seq(self.store.get(session).await?.counts.events);
-        Ok(originals.find(session, last).await?.is_some())
     }
 
     /// Takes back an opening that did not come about.
