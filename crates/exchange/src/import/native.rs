@@ -22,37 +22,30 @@
 //! continued after its last turn of the source.
 
 mod ledger;
+mod outcome;
+mod reader;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use azureal_agents::native::{
-    NativeError, NativeHead, NativeHome, NativeProblem, NativeSession, NativeTurn, NativeTurns,
-};
+use azureal_agents::native::{NativeHead, NativeHome, NativeSession};
 use azureal_core::{
-    Compaction, Event, EventRange, ListQuery, NewEvent, NewHistory, NewMark, NewSession, NewTurn,
-    PREVIEW_CHARS, Seq, SessionId, SessionStore, StoreError, TIMESTAMP_FORMAT, Tokens, Uuid, check_name,
-    counted, each_page, prompt_text, to_visible_json,
+    Compaction, Event, EventRange, ListQuery, NewHistory, NewMark, NewSession, NewTurn, Seq, SessionId,
+    SessionStore, StoreError, TIMESTAMP_FORMAT, Uuid, check_name, each_page, to_visible_json,
 };
 use jiff::Timestamp;
 
 use super::ImportError;
 use super::import_session::{free_name, unless_changed};
-use ledger::{Counted, LastTurn, Ledger, ledger_mark, milliseconds};
+use ledger::{Counted, Ledger, ledger_mark};
+use reader::{Piece, Reader, Skipped};
 
 pub use ledger::{finish_native_run, forget_native, has_finished_native_run, native_mark, was_deleted};
+pub use outcome::{LeftOut, NativeImported, NativeOutcome};
 
 /// The number of attempts on a session that other processes keep changing.
 const ATTEMPTS: usize = 8;
-/// The number of events and of bytes that end a piece, which is stored in one transaction.
-const PIECE_EVENTS: usize = 4096;
-const PIECE_BYTES: usize = 8 << 20;
-/// The time after its last change in which a turn without an end counts as running.
-const MAY_RUN: Duration = Duration::from_secs(10 * 60);
-/// The number of problems of a session that are reported one by one.
-const MOST_PROBLEMS: usize = 100;
-
 /// A session of an agent's program.
 #[derive(Clone, Copy)]
 pub struct NativeCandidate<'a> {
@@ -88,29 +81,6 @@ pub struct NativeImport<'a> {
     pub run: &'a str,
 }
 
-/// The result of the import of a native session.
-#[derive(Debug)]
-pub struct NativeImported {
-    /// The result.
-    pub outcome: NativeOutcome,
-    /// The place of the new events in the session.
-    pub range: Option<(Seq, Seq)>,
-    /// The size of the source at the last import; 0 if there was none.
-    pub read_before: u64,
-    /// The parts that could not be imported.
-    pub problems: Vec<NativeProblem>,
-    /// The number of further ones.
-    pub further_problems: u64,
-    /// Whether the last turn was left out, because it seems to run.
-    pub is_running: bool,
-    /// The number of turns that were left out, because azureal ran them.
-    pub ours: u64,
-    /// The beginning of the first new prompt; empty if there is none.
-    pub preview: String,
-    /// For an unchanged session, the run whose caller keeps its source, and the last event from it.
-    pub kept_by: Option<(String, Seq)>,
-}
-
 /// The result of one step of an import.
 #[derive(Debug)]
 pub enum NativeStep {
@@ -135,96 +105,6 @@ impl NativeReady {
     /// Returns its name, if it has one. No two sessions of a batch may have the same.
     pub fn name(&self) -> Option<&str> {
         self.history.session.name.as_deref()
-    }
-}
-
-/// What became of a native session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NativeOutcome {
-    /// A new session. In a dry run it has no number.
-    New {
-        /// The session in the store.
-        id: Option<SessionId>,
-        /// Its turns.
-        turns: u64,
-        /// Its events.
-        events: u64,
-    },
-    /// New turns of a session that was imported before.
-    Continued {
-        /// The session in the store.
-        id: SessionId,
-        /// The new turns.
-        turns: u64,
-        /// The new events.
-        events: u64,
-    },
-    /// New turns of a session that was continued here too, or whose user went back in the program: they are in another session.
-    Forked {
-        /// The session in the store; `None` in a dry run.
-        id: Option<SessionId>,
-        /// The session that was imported before.
-        from: SessionId,
-        /// The new turns.
-        turns: u64,
-        /// The new events.
-        events: u64,
-    },
-    /// There is nothing new.
-    Unchanged {
-        /// The session in the store.
-        id: SessionId,
-    },
-    /// It is not imported.
-    LeftOut(LeftOut),
-}
-
-impl NativeOutcome {
-    /// Returns the session in the store; `None` if it is left out, or new in a dry run.
-    pub fn session(self) -> Option<SessionId> {
-        match self {
-            Self::New { id, .. } | Self::Forked { id, .. } => id,
-            Self::Continued { id, .. } | Self::Unchanged { id } => Some(id),
-            Self::LeftOut(_) => None,
-        }
-    }
-
-    /// Returns the number of turns and events that are new in the store.
-    pub fn added(self) -> (u64, u64) {
-        match self {
-            Self::New { turns, events, .. }
-            | Self::Continued { turns, events, .. }
-            | Self::Forked { turns, events, .. } => (turns, events),
-            Self::Unchanged { .. } | Self::LeftOut(_) => (0, 0),
-        }
-    }
-}
-
-/// The reason why a native session is not imported.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LeftOut {
-    /// Azureal ran it: the store has it, or another store of azureal.
-    Ours,
-    /// It is the work of a subagent, which belongs to another session.
-    Subagent,
-    /// It has no turn.
-    Empty,
-    /// Its only turn seems to run.
-    Running,
-    /// It was imported before, and the user deleted it.
-    Deleted,
-}
-
-impl LeftOut {
-    /// Returns the reason, for people.
-    pub fn reason(self) -> &'static str {
-        match self {
-            Self::Ours => "azureal ran it",
-            Self::Subagent => "it is the work of a subagent",
-            Self::Empty => "it has no turn",
-            Self::Running => "its turn seems to run",
-            Self::Deleted => "it was deleted here; `--again` imports it",
-        }
     }
 }
 
@@ -536,15 +416,6 @@ impl Earlier {
     }
 }
 
-/// Whether the turns of a ledger are in a source.
-enum Skipped {
-    All,
-    /// The source ends before the last of them.
-    Ended,
-    /// Another turn is in the place of the last of them.
-    Other,
-}
-
 /// Adds the hash of an event to those by which two readings of a session are compared: prompts, and times of turns.
 fn add_landmark(landmarks: &mut Vec<u64>, event: &Event) {
     let text = match event {
@@ -707,262 +578,6 @@ impl Task<'_> {
 
     fn new_mark(&self, ledger: &Ledger) -> Result<NewMark, ImportError> {
         Ok(NewMark { name: self.mark.clone(), note: to_visible_json(ledger)? })
-    }
-}
-
-/// Events that are stored in one transaction.
-#[derive(Default)]
-struct Piece {
-    events: Vec<NewEvent>,
-    /// About the size of the events, in bytes.
-    size: usize,
-    turns: u64,
-    tokens: Tokens,
-    /// The time of the last turn.
-    happened_at: Option<Timestamp>,
-    /// Summaries, each with the number of events of the piece that it covers.
-    summaries: Vec<(usize, String)>,
-}
-
-/// Reads the turns of a session in pieces.
-struct Reader {
-    turns: Box<dyn NativeTurns>,
-    /// The turns that were read ahead.
-    ahead: VecDeque<NativeTurn>,
-    may_run: bool,
-    /// When the session began: a turn before that is one of its origin. `None` if all that follow are its own.
-    begun: Option<Timestamp>,
-    /// The number of turns that were taken, and the last one of them.
-    read: u64,
-    last: LastTurn,
-    /// The part of the next turn that was imported before.
-    before: Option<LastTurn>,
-    /// The tokens and the cost of the turns before the last one, if the source counts them for the whole session only.
-    earlier: Counted,
-    is_running: bool,
-    ours: u64,
-    /// The beginning of the first prompt that is imported; empty as long as there is none.
-    preview: String,
-    problems: Vec<NativeProblem>,
-    further_problems: u64,
-}
-
-impl Reader {
-    fn new(candidate: NativeCandidate<'_>, now: Option<SystemTime>) -> Result<Self, ImportError> {
-        let changed = candidate.session.changed.filter(|_| now.is_some());
-        let age = changed.zip(now).and_then(|(changed, now)| now.duration_since(changed).ok());
-        let mut reader = Self {
-            turns: candidate.home.turns(candidate.session)?,
-            ahead: VecDeque::new(),
-            // A source whose time is in the future was changed just now.
-            may_run: changed.is_some() && age.is_none_or(|age| age < MAY_RUN),
-            begun: candidate.head.started,
-            read: 0,
-            last: LastTurn::default(),
-            before: None,
-            earlier: Counted::default(),
-            is_running: false,
-            ours: 0,
-            preview: String::new(),
-            problems: Vec::new(),
-            further_problems: 0,
-        };
-        reader.read_ahead(1)?;
-        Ok(reader)
-    }
-
-    fn title(&self) -> Option<String> {
-        self.turns.title().map(str::to_owned)
-    }
-
-    /// Reads turns, and takes their problems, until so many are ahead.
-    fn read_ahead(&mut self, count: usize) -> Result<(), NativeError> {
-        while self.ahead.len() < count {
-            let Some(mut turn) = self.turns.next_turn()? else { break };
-            for problem in std::mem::take(&mut turn.problems) {
-                if self.problems.len() < MOST_PROBLEMS {
-                    self.problems.push(problem);
-                } else {
-                    self.further_problems += 1;
-                }
-            }
-            if let (Some(started), Some(Event::Complete(complete))) = (turn.started, turn.events.last_mut()) {
-                complete.started_at = Some(stored_time(started));
-                // A fork begins with turns of its origin, which counts them.
-                if self.begun.is_some_and(|begun| started < begun) {
-                    (complete.usage, complete.cost_usd, complete.duration_ms) = (None, 0.0, 0);
-                }
-            }
-            if !turn.events.is_empty() {
-                self.ahead.push_back(turn);
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes the next turn; `None` at the end, or if it seems to run.
-    fn take(&mut self) -> Result<Option<NativeTurn>, NativeError> {
-        self.read_ahead(2)?;
-        let is_last = self.ahead.len() == 1;
-        if is_last && self.may_run && self.ahead.front().is_some_and(|turn| turn.is_open) {
-            self.is_running = true;
-            return Ok(None);
-        }
-        let Some(mut turn) = self.ahead.pop_front() else { return Ok(None) };
-        // A count of the whole session cannot be told apart from that of the turns that azureal ran.
-        let total = self.turns.total().filter(|_| is_last && self.ours == 0 && !turn.is_ours);
-        if let (Some(total), Some(Event::Complete(complete))) = (total, turn.events.last_mut()) {
-            Counted::new(total.usage, total.cost_usd).minus(self.earlier).put(complete);
-        }
-        self.read += 1;
-        self.last = LastTurn::of(&turn);
-        Ok(Some(turn))
-    }
-
-    /// Skips the turns of the ledger. Events that the last of them got since stay.
-    fn skip(&mut self, ledger: &Ledger) -> Result<Skipped, NativeError> {
-        self.earlier = ledger.earlier;
-        // Turns that follow those of the ledger are the session's own.
-        self.begun = None;
-        while self.read < ledger.turns {
-            let Some(turn) = self.take()? else {
-                // The last one may run again.
-                let is_last = self.is_running && self.read + 1 == ledger.turns;
-                return Ok(if is_last { Skipped::All } else { Skipped::Ended });
-            };
-            if self.read < ledger.turns {
-                continue;
-            }
-            let known = &ledger.last;
-            if !known.id.is_empty() && turn.id != known.id {
-                return Ok(Skipped::Other);
-            }
-            // The end of the turn was stored. If it has more events now, these follow, with their own end.
-            if !known.id.is_empty() && self.last.events > known.events && !turn.is_ours {
-                self.read -= 1;
-                self.before = Some(known.clone());
-                self.ahead.push_front(turn);
-                break;
-            }
-            if self.last.events < known.events {
-                self.last = known.clone();
-            }
-            self.earlier = self.earlier.plus(known.counted);
-        }
-        // What was imported before is not reported again.
-        self.problems.clear();
-        self.further_problems = 0;
-        Ok(Skipped::All)
-    }
-
-    /// Returns the next events to store; `None` at the end.
-    fn piece(&mut self) -> Result<Option<Piece>, NativeError> {
-        let mut piece = Piece::default();
-        while piece.events.len() < PIECE_EVENTS && piece.size < PIECE_BYTES {
-            let Some(mut turn) = self.take()? else { break };
-            if turn.is_ours {
-                self.ours += 1;
-                continue;
-            }
-            let before = self.before.take().unwrap_or_default();
-            if let Some(Event::Complete(complete)) = turn.events.last_mut() {
-                before.leave_new(complete);
-            }
-            piece.turns += 1;
-            piece.tokens = piece.tokens + self.last.counted.minus(before.counted).tokens();
-            piece.happened_at = turn.started.or(piece.happened_at);
-            piece.size += turn.size;
-            let begun = piece.events.len();
-            let new = turn.summaries.into_iter().filter(|summary| summary.after > before.events);
-            piece.summaries.extend(new.map(|summary| (begun + summary.after - before.events, summary.text)));
-            let events = turn.events.into_iter().skip(before.events);
-            piece.events.extend(events.inspect(|event| self.look_for_preview(event)).map(NewEvent::from));
-        }
-        Ok((!piece.events.is_empty()).then_some(piece))
-    }
-
-    fn look_for_preview(&mut self, event: &Event) {
-        if self.preview.is_empty()
-            && let Some(prompt) = prompt_text(event)
-        {
-            self.preview = prompt.chars().take(PREVIEW_CHARS).collect();
-        }
-    }
-
-    /// Returns the ledger of what was read so far.
-    fn ledger(&self, session: &NativeSession, events: u64, run: &str) -> Ledger {
-        // Until everything is read, the next import has to look at the source.
-        let is_whole = self.ahead.is_empty() && !self.is_running;
-        Ledger {
-            turns: self.read,
-            last: self.last.clone(),
-            earlier: self.earlier,
-            events,
-            size: if is_whole { session.size } else { 0 },
-            changed: if is_whole { milliseconds(session.changed) } else { 0 },
-            run: run.to_owned(),
-        }
-    }
-
-    /// Returns the result for a session without any turn to import.
-    fn nothing(self) -> NativeImported {
-        let why = match () {
-            () if self.is_running => LeftOut::Running,
-            () if self.ours > 0 => LeftOut::Ours,
-            () => LeftOut::Empty,
-        };
-        self.finished(NativeOutcome::LeftOut(why), None, 0)
-    }
-
-    fn finished(self, outcome: NativeOutcome, range: Option<(Seq, Seq)>, read_before: u64) -> NativeImported {
-        let Self { problems, further_problems, is_running, ours, preview, .. } = self;
-        NativeImported {
-            outcome,
-            range,
-            read_before,
-            problems,
-            further_problems,
-            is_running,
-            ours,
-            preview,
-            kept_by: None,
-        }
-    }
-}
-
-impl NativeImported {
-    /// Returns what could not be imported, one text for each part.
-    pub fn messages(&self) -> Vec<String> {
-        let mut messages: Vec<String> = self.problems.iter().map(ToString::to_string).collect();
-        if self.further_problems > 0 {
-            messages.push(format!("{} more parts were left out", self.further_problems));
-        }
-        if self.is_running && !matches!(self.outcome, NativeOutcome::LeftOut(_)) {
-            messages.push("its last turn was left out: it seems to run; the next import adds it".to_owned());
-        }
-        if self.ours > 0 && !matches!(self.outcome, NativeOutcome::LeftOut(_)) {
-            let turns = counted(self.ours, "turn");
-            messages.push(format!("{turns} left out: azureal ran them"));
-        }
-        messages
-    }
-
-    fn of(outcome: NativeOutcome, read_before: u64) -> Self {
-        Self {
-            outcome,
-            range: None,
-            read_before,
-            problems: Vec::new(),
-            further_problems: 0,
-            is_running: false,
-            ours: 0,
-            preview: String::new(),
-            kept_by: None,
-        }
-    }
-
-    fn left_out(why: LeftOut) -> Self {
-        Self::of(NativeOutcome::LeftOut(why), 0)
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use azureal_agents::native::{NativeSource, source};
-use azureal_core::{Page, append_events, build_context_prompt};
+use azureal_core::{NewEvent, Page, append_events, build_context_prompt};
 use azureal_store::MemoryStore;
 use azureal_store::sqlite::{SqliteOptions, SqliteStore};
 use futures_executor::block_on;
