@@ -184,7 +184,10 @@ fn print(report: &Report, out: &mut Output) -> Result<(), Failure> {
 
 /// Returns an agent that is there with its version, and why it cannot be used.
 fn agent_text(state: &AgentState) -> String {
-    let version = state.version.as_ref().map_or_else(String::new, |version| format!(" {version}"));
+    // Programs print their names beside it.
+    let mut words = state.version.iter().flat_map(|version| version.split_whitespace());
+    let number = words.find(|word| word.starts_with(|c: char| c.is_ascii_digit()));
+    let version = number.map_or_else(String::new, |number| format!(" {number}"));
     let problem = match state.problem {
         Some(Problem::NotLoggedIn) => " (no login found)",
         Some(Problem::TooOld) => " (too old)",
