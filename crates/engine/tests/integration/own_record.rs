@@ -15,8 +15,9 @@ use azureal_core::{
 use azureal_engine::{
     EngineOptions, Leased, Noted, Recovered, SpooledProcess, SpooledTurn, Spools, recover, this_process,
 };
-use azureal_process::ChildEnvironment;
+use azureal_process::{ChildEnvironment, find_marked};
 use azureal_store::MemoryStore;
+use azureal_testkit::until;
 use futures_executor::block_on;
 use tempfile::TempDir;
 
@@ -357,6 +358,8 @@ fn a_run_whose_agent_goes_on_is_left_alone_until_it_ends() {
         .stdin(Stdio::null())
         .spawn()
         .unwrap();
+    // A process that has just been started has no variables yet.
+    until("the marker of the agent", || (!find_marked(&marker).is_empty()).then_some(()));
     assert!(matches!(project.recover_one(), Noted::Busy));
     agent.kill().unwrap();
     agent.wait().unwrap();
