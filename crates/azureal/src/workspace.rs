@@ -38,6 +38,8 @@ pub struct Workspace {
     pub project: Project,
     environment: Environment,
     location: Location,
+    /// The store as the user named it; `None` for the project's own.
+    named_store: Option<PathBuf>,
     originals: OriginalsChoice,
     notices: Vec<Notice>,
     /// What happened since it was opened.
@@ -162,6 +164,7 @@ impl Workspace {
                     project,
                     environment: environment.clone(),
                     location,
+                    named_store: options.store.clone().filter(|store| !store.as_os_str().is_empty()),
                     originals,
                     notices,
                     later_notices: Mutex::default(),
@@ -283,6 +286,7 @@ impl Workspace {
             project: self.project.clone(),
             environment: self.environment.clone(),
             location,
+            named_store: self.named_store.clone(),
             originals: self.originals,
             notices: Vec::new(),
             later_notices: Mutex::default(),
@@ -293,6 +297,14 @@ impl Workspace {
             redactor: OnceLock::new(),
             search_indexes: Mutex::default(),
             recall_service: self.recall_service,
+        }
+    }
+
+    /// Returns the store for a child of azureal's own that runs in another directory; `None` for the project's own.
+    pub(crate) fn store_for_child(&self) -> Option<PathBuf> {
+        match self.file() {
+            Some((file, _)) if self.named_store.is_some() => std::path::absolute(file).ok(),
+            _ => self.named_store.clone(),
         }
     }
 

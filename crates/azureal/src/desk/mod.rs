@@ -178,7 +178,10 @@ impl Desk {
                 let by = clipboard::copy(&text, shared.workspace.environment());
                 shared.outbox.send(News::Copied { by, text });
             }),
-            Request::Edit { .. } | Request::Read { .. } | Request::ReadChanges { .. } => {
+            Request::Edit { .. }
+            | Request::OpenInAgent { .. }
+            | Request::Read { .. }
+            | Request::ReadChanges { .. } => {
                 let error = Error::usage("this request needs the terminal");
                 self.shared.outbox.failed_without_pane(error);
             }
@@ -197,21 +200,24 @@ impl Desk {
                 });
                 shared.outbox.send(News::Edited { text, purpose });
             }
+            Request::OpenInAgent { pane } => {
+                self.in_terminal(pane, |session| shared.open_in_agent(session));
+            }
             Request::Read { pane, at, with } => {
-                self.read_session(pane, |session| shared.read(session, at, with));
+                self.in_terminal(pane, |session| shared.read(session, at, with));
             }
             Request::ReadChanges { pane, of } => {
-                self.read_session(pane, |session| shared.read_changes(session, of));
+                self.in_terminal(pane, |session| shared.read_changes(session, of));
             }
             other => self.perform(other),
         }
     }
 
-    /// Shows something of the session of a pane, and reports what is wrong with it.
-    fn read_session(&self, pane: PaneId, read: impl FnOnce(SessionId) -> Result<(), Error>) {
+    /// Starts a program for the session of a pane, and reports what is wrong with it.
+    fn in_terminal(&self, pane: PaneId, start: impl FnOnce(SessionId) -> Result<(), Error>) {
         let session =
             self.session_of(pane).ok_or_else(|| Error::usage("this conversation is not stored yet"));
-        if let Err(error) = session.and_then(read) {
+        if let Err(error) = session.and_then(start) {
             self.shared.outbox.send(News::Failed { pane: Some(pane), error, unsent: None });
         }
     }

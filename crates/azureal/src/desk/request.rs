@@ -222,6 +222,11 @@ pub enum Request {
         /// What to do with the result.
         purpose: EditPurpose,
     },
+    /// Opens the session in the own interface of its agent, as `azureal open` does. Needs the terminal.
+    OpenInAgent {
+        /// The pane.
+        pane: PaneId,
+    },
     /// Opens the whole session as text in the pager or in the editor. Needs the terminal.
     Read {
         /// The pane.
@@ -255,6 +260,9 @@ impl Request {
     /// Returns whether the request starts a program that uses the terminal. The interface releases the terminal, performs the request with
     /// [`Desk::perform_in_terminal`](super::Desk::perform_in_terminal), which blocks until the program has ended, and takes the terminal back.
     pub fn needs_terminal(&self) -> bool {
-        matches!(self, Self::Edit { .. } | Self::Read { .. } | Self::ReadChanges { .. })
+        matches!(
+            self,
+            Self::Edit { .. } | Self::OpenInAgent { .. } | Self::Read { .. } | Self::ReadChanges { .. }
+        )
     }
 }

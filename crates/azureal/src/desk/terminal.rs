@@ -1,4 +1,4 @@
-//! Programs that use the terminal: the user's editor and pager.
+//! Programs that use the terminal: the user's editor and pager, and the own interface of an agent.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -15,6 +15,8 @@ use crate::error::Error;
 
 /// The longest text that is taken back from an editor, in bytes.
 const LONGEST_TEXT: u64 = 16 << 20;
+/// Starts a program. What it prints when it fails is gone with the screen, so the user says when it is read.
+const START_AND_WAIT: &str = r#""$@" || { printf '\n%s' 'Press Enter to return to azureal. ' > /dev/tty; read -r answer < /dev/tty; }"#;
 /// The exit status of a shell that finds no such command.
 const NOT_FOUND: i32 = 127;
 
@@ -52,6 +54,20 @@ impl Shared {
             ReadWith::Pager => at_line(self.pager(), line),
         };
         self.run(&program, file.path()).map(drop)
+    }
+
+    /// Opens a session in the own interface of its agent. `azureal open` does it, as it shares the terminal with the program until it ends.
+    pub(super) fn open_in_agent(&self, session: SessionId) -> Result<(), Error> {
+        let environment = self.workspace.environment();
+        let mut command = Command::new("/bin/sh");
+        command.arg("-c").arg(START_AND_WAIT).arg("sh");
+        command.arg(environment.own_program()?).arg("open").arg(session.to_string());
+        command.env_clear().envs(environment.variables());
+        // Arguments are visible to every user of the machine, and an address may have a password.
+        command.envs(self.workspace.store_for_child().map(|store| ("AZUREAL_STORE", store)));
+        command.current_dir(self.workspace.project.directory());
+        let failed = |error| Error::new("not_started", format!("azureal could not be started: {error}"));
+        command.status().map(drop).map_err(failed)
     }
 
     /// Shows a text in the pager. The suffix of its file says what it is.

@@ -125,6 +125,47 @@ fn a_session_is_read_in_the_users_editor_and_pager() {
     assert!(left.is_empty(), "{left:?}");
 }
 
+/// Resumes a session as Claude Code does, and adds a turn.
+const CLAUDE: &str = r#"
+[ "$1" = --version ] && { echo '2.1.197 (Claude Code)'; exit; }
+file=$(ls "$HOME"/.claude/projects/*/"$2".jsonl) || exit 2
+last=$(grep -o '"uuid":"[^"]*"' "$file" | tail -n 1 | cut -d '"' -f 4)
+printf 'your prompt: '
+read -r typed
+[ "$typed" = fail ] && { echo 'it has failed'; exit 3; }
+line() {
+    printf '{"type":"%s","uuid":"%s","parentUuid":"%s","sessionId":"%s","timestamp":"2026-01-31T09:30:00Z","cwd":"/p","message":%s}\n' "$1" "$2" "$3" "$4" "$5" >> "$file"
+}
+line user u1 "$last" "$2" '{"role":"user","content":"'"$typed"'"}'
+line assistant a1 u1 "$2" '{"id":"m1","role":"assistant","model":"opus","stop_reason":"end_turn","usage":{"input_tokens":10,"output_tokens":1},"content":[{"type":"text","text":"Yes, '"$typed"'"}]}'
+"#;
+
+#[test]
+fn a_session_is_opened_in_the_agents_own_interface_and_the_turns_of_it_are_shown() {
+    let place = Place::new();
+    place.session("work", &["What is this?", "It is **a test**."]);
+    place.program("claude", CLAUDE);
+    let program = PtyProgram::start(&place.command(&["-s", "work"]), 80, 24);
+    program.wait_for("It is a test.");
+    program.send("\tO");
+    program.wait_for("your prompt:");
+    assert!(!program.modes().alternate_screen);
+    program.send("Try again\r");
+    program.wait_for("Yes, Try again");
+    assert!(program.modes().alternate_screen);
+    // What is wrong can be read before the interface takes the terminal back.
+    program.send("O");
+    program.wait_for("your prompt:");
+    program.send("fail\r");
+    program.wait_for("Press Enter to return to azureal.");
+    let screen = program.screen();
+    assert!(screen.contains("it has failed") && screen.contains("error:"), "{screen}");
+    program.send("\r");
+    program.wait_until("the interface", |screen| screen.contains('›') && !screen.contains("failed"));
+    program.assert_listed();
+    assert_eq!(place.prompts("work"), ["What is this?", "Try again"]);
+}
+
 #[test]
 fn f9_leaves_the_mouse_to_the_terminal_and_takes_it_back() {
     let place = Place::new();

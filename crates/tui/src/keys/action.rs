@@ -53,6 +53,7 @@ pub enum Action {
     UndoTurn,
     OpenPager,
     OpenEditor,
+    OpenInAgent,
     Palette,
     Write,
     // List

@@ -124,6 +124,7 @@ pub const TABLE: &[Entry] = table! {
         A::UndoTurn, "undo-turn", ["u"], "undo turn", "Restore the files of this turn to what they were before it, after a question";
         A::OpenPager, "open-pager", ["o"], "pager", "Open the session in `$PAGER`";
         A::OpenEditor, "open-editor", ["e"], "editor", "Open the session in `$EDITOR`";
+        A::OpenInAgent, "open-in-agent", ["O"], "agent's own", "Open the session in the own interface of its agent; what is added there becomes part of it";
         A::Palette, "palette", [":"], "commands", "Find an action by its words";
         A::PreviousSlot, "previous-slot", ["["], "slot before", "The slot before";
         A::NextSlot, "next-slot", ["]"], "slot after", "The slot after";
@@ -159,6 +160,7 @@ pub const TABLE: &[Entry] = table! {
         A::UndoTurn, "menu-undo", ["u"], "undo turn", "Restore the files of a turn to what they were before it, after a question";
         A::OpenPager, "menu-pager", ["o"], "pager", "Open the session in `$PAGER`";
         A::OpenEditor, "menu-editor", ["e"], "editor", "Open the session in `$EDITOR`";
+        A::OpenInAgent, "menu-open-in-agent", ["O"], "agent's own", "Open the session in the own interface of its agent; what is added there becomes part of it";
         A::Trust, "menu-trust", ["t"], "trust", "Show and trust the configuration files of the project";
         A::Answer, "menu-answer", ["a"], "answer", "Answer the open question of the agent";
         A::Palette, "menu-palette", ["p"], "commands", "Find an action by its words";

@@ -24,6 +24,7 @@ fn commands() -> impl Iterator<Item = (&'static str, &'static Entry)> {
                     | Action::Rename
                     | Action::OpenPager
                     | Action::OpenEditor
+                    | Action::OpenInAgent
                     | Action::Trust
                     | Action::Answer
                     | Action::Close

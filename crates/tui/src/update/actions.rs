@@ -70,6 +70,7 @@ pub(crate) fn perform_in(state: &mut State, action: Action, context: Context) ->
         Action::PreviousSlot => slots::step(state, -1),
         Action::OpenPager => return read_with(state, ReadWith::Pager),
         Action::OpenEditor => return read_with(state, ReadWith::Editor),
+        Action::OpenInAgent => return open_in_agent(state),
         Action::Open => return slots::open_selected(state),
         Action::Filter => {
             state.focus = Focus::List;
@@ -179,6 +180,14 @@ fn compact(state: &mut State) -> Vec<Request> {
     }
     state.inform("compacting: older events become a summary");
     vec![Request::Compact { pane: state.shown }]
+}
+
+fn open_in_agent(state: &mut State) -> Vec<Request> {
+    if state.shown_session().is_none() {
+        state.inform("a new conversation has nothing to open");
+        return Vec::new();
+    }
+    vec![Request::OpenInAgent { pane: state.shown }]
 }
 
 fn read_with(state: &mut State, with: ReadWith) -> Vec<Request> {

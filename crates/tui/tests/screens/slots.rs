@@ -35,6 +35,22 @@ fn a_session_that_is_open_is_shown_and_not_opened_again() {
 }
 
 #[test]
+fn a_session_is_opened_in_the_agents_own_interface_and_a_new_conversation_is_not() {
+    for keys in ["tab O", "ctrl-x O"] {
+        let mut screen = screen(in_changed_session);
+        screen.keys(keys);
+        let request = Request::OpenInAgent { pane: PANE };
+        assert!(request.needs_terminal());
+        assert_eq!(screen.asked(), [request], "{keys}");
+        screen.keys("ctrl-x n");
+        screen.asked();
+        screen.keys("ctrl-x O");
+        assert_eq!(screen.asked(), []);
+        assert!(screen.text().contains("a new conversation has nothing to open"), "{}", screen.text());
+    }
+}
+
+#[test]
 fn slots_are_shown_by_number_and_one_after_the_other() {
     let mut screen = screen(in_two_slots);
     screen.keys("alt-2");
