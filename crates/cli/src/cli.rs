@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
 
-use azureal::Workspace;
+use azureal::{Project, Workspace};
+use azureal_engine::Recovered;
+use futures_executor::block_on;
 use tracing::warn;
 
 use crate::commands::{
@@ -24,7 +26,6 @@ use crate::open::{LateNotices, open_workspace};
 use crate::output::{Format, Output};
 use crate::recovery::recover;
 use crate::usage_error::usage_error;
-use azureal::Project;
 
 /// One conversation, any agent
 ///
@@ -56,8 +57,8 @@ Examples:
 
 A session is given by number (S3) or by name; commands that only read also take a unique prefix of a name.
 
-AZUREAL_LOG=debug writes a log, without prompts and answers, to ~/.local/state/azureal/azureal.log; AZUREAL_LOG=/path
-to another file.
+AZUREAL_LOG=debug writes a log, without prompts and answers, to ~/.local/state/azureal/azureal.log.
+AZUREAL_LOG=/path writes it to another file.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused for safety, 130 cancelled."
 )]
@@ -156,143 +157,172 @@ impl Cli {
     fn run(self) -> Result<(), Failure> {
         let Self { global, interface, command } = self;
         let mut out = Output::new(if global.json { Format::Json } else { Format::People });
+        let out = &mut out;
         let Some(command) = command else {
             if global.json || !interface.asks_for_interface() {
                 out.text(&Self::command().render_help().to_string())?;
                 return out.flush();
             }
-            log::start(&environment())?;
-            go_to(global.directory.as_deref())?;
-            return run_interface(&interface, global.store.as_deref().map(Path::new), &mut out);
+            global.enter()?;
+            return run_interface(&interface, global.store(), out);
         };
         if let Some(option) = interface.option() {
             return Err(Failure::usage(format!("`{option}` before a command opens the interface"))
                 .with_hint("put it behind the command, if the command has it"));
         }
-        if let Command::Completions(args) = &command {
-            return completions::run(args, &mut out);
+        if !matches!(command, Command::Completions(_) | Command::Help(_)) {
+            global.enter()?;
         }
-        if let Command::Help(args) = &command {
-            return help::run(args, &mut out).and_then(|()| out.flush());
-        }
-        log::start(&environment())?;
-        go_to(global.directory.as_deref())?;
-        if let Command::Mcp(args) = &command {
-            if let Some(agent) = args.agent() {
-                return mcp::install(agent, args, &mut out).and_then(|()| out.flush());
-            }
-            if let Some(socket) = args.relay() {
-                return mcp::relay(socket);
-            }
-        }
-        if matches!(command, Command::Agents(_) | Command::Config(_) | Command::Trust(_))
-            && let Ok(place) = open_workspace(global.store.as_deref().map(Path::new))
-        {
-            // They need no store, and work where there is none that can be opened.
-            let _notices = LateNotices(&place);
-            futures_executor::block_on(recover(&place));
-        }
-        match &command {
-            Command::Agents(args) => return agents::run(args, &mut out).and_then(|()| out.flush()),
-            Command::Demo(args) => return demo::run(args, &mut out),
-            // It has two stores, and changes nothing about the one that it copies from.
-            Command::Copy(args) => {
-                let usual = global.store.as_deref().map(Path::new);
-                return copy::run(args, usual, &mut out);
-            }
-            // Both work on a store that cannot be opened, and the doctor changes nothing unless it is asked to.
-            Command::Doctor(args) => {
-                return doctor::run(args, global.store.as_deref().map(Path::new), &mut out);
-            }
-            Command::Restore(args) => {
-                let named = global.store.as_deref().map(Path::new);
-                return restore::run(args, named, &mut out).and_then(|()| out.flush());
-            }
-            // What is configured and trusted does not depend on a store.
-            Command::Config(args) => {
-                return config::run(args, &Project::around(Path::new("."), &environment())?, &mut out)
-                    .and_then(|()| out.flush());
-            }
-            Command::Trust(args) => {
-                return trust::run(args, &Project::of_any_owner(Path::new(".")), &mut out)
-                    .and_then(|()| out.flush());
-            }
-            _ => {}
-        }
-        let place = open_workspace(global.store.as_deref().map(Path::new))?;
-        let _notices = LateNotices(&place);
-        // It only reads, and may be a child of a turn that runs.
-        if let Command::Mcp(args) = &command {
-            return mcp::run(args, &place);
-        }
-        let found = futures_executor::block_on(recover(&place));
-        // Turns are driven by threads, and wait for the store on their own.
-        if let Command::Run(args) = &command {
-            let done = run::run(args, &place, &found, &mut out);
-            futures_executor::block_on(finish_originals(&place));
-            return done;
-        }
-        if let Command::Backup(args) = &command {
-            return backup::run(args, &place, &mut out);
-        }
-        if let Command::Compact(args) = &command {
-            return compact::run(args, &place, &mut out).and_then(|()| out.flush());
-        }
-        futures_executor::block_on(async {
-            match &command {
-                Command::List(args) => {
-                    list::run(args, &place, &place.active_turns(&found).await?, &mut out).await
-                }
-                Command::Show(args) => show::run(args, &place, &found, &mut out).await,
-                Command::Search(args) => search::run(args, &place, &found, &mut out).await,
-                Command::Original(args) => original::run(args, &place, &found, &mut out).await,
-                Command::Diff(args) => diff::run(args, &place, &found, &mut out).await,
-                Command::Undo(args) => undo::run(args, &place, &found, &mut out).await,
-                Command::Context(args) => context::run(args, &place, &found, &mut out).await,
-                Command::Tokens(args) => tokens::run(args, &place, &found, &mut out).await,
-                Command::Stats(args) => stats::run(args, &place, &mut out).await,
-                Command::Rename(args) => rename::run(args, &place, &mut out).await,
-                Command::Rm(args) => {
-                    rm::run(args, &place, &place.active_turns(&found).await?, &mut out).await
-                }
-                Command::Purge(args) => {
-                    return purge::run(args, &place, &mut out).await.and_then(|()| out.flush());
-                }
-                Command::Open(args) => open::run(args, &place, &found, &mut out).await,
-                Command::Fork(args) => fork::run(args, &place, &mut out).await,
-                Command::Import(args) => {
-                    import::run(args, &place, global.store.as_deref().map(Path::new), &mut out).await
-                }
-                Command::Export(args) => export::run(args, &place, &found, &mut out).await,
-                Command::Ps(args) => ps::run(args, &place, &found, &mut out).await,
-                Command::Cancel(args) => cancel::run(args, &place, &found, &mut out).await,
-                // Done above.
-                Command::Run(_)
-                | Command::Compact(_)
-                | Command::Backup(_)
-                | Command::Restore(_)
-                | Command::Doctor(_)
-                | Command::Copy(_)
-                | Command::Mcp(_)
-                | Command::Agents(_)
-                | Command::Config(_)
-                | Command::Trust(_)
-                | Command::Demo(_)
-                | Command::Completions(_)
-                | Command::Help(_) => Ok(()),
-            }?;
-            out.flush()?;
-            // The user has the answer. The output of recovered turns is compressed now.
-            finish_originals(&place).await;
-            Ok(())
-        })
+        dispatch(&command, &global, out)?;
+        out.flush()
     }
 }
 
-/// Makes a folder the current one, if one is given.
-fn go_to(directory: Option<&Path>) -> Result<(), Failure> {
-    let Some(directory) = directory else { return Ok(()) };
-    std::env::set_current_dir(directory).map_err(|error| Failure::file(directory, &error))
+/// Runs a command. Each arm opens what the command needs.
+fn dispatch(command: &Command, global: &Global, out: &mut Output) -> Result<(), Failure> {
+    let store = global.store();
+    match command {
+        Command::Completions(args) => completions::run(args, out),
+        Command::Help(args) => help::run(args, out),
+        Command::Demo(args) => demo::run(args, out),
+
+        // These depend on no store. They store interrupted turns all the same, if there is a store that can be opened.
+        Command::Agents(args) => {
+            recover_if_possible(store);
+            agents::run(args, out)
+        }
+        Command::Config(args) => {
+            recover_if_possible(store);
+            config::run(args, &Project::around(Path::new("."), &environment())?, out)
+        }
+        Command::Trust(args) => {
+            recover_if_possible(store);
+            trust::run(args, &Project::of_any_owner(Path::new(".")), out)
+        }
+
+        // These open stores themselves: two of them, or one that cannot be opened as usual.
+        Command::Copy(args) => copy::run(args, store, out),
+        Command::Doctor(args) => doctor::run(args, store, out),
+        Command::Restore(args) => restore::run(args, store, out),
+
+        // It only reads, and may be a child of a turn that runs, so it recovers nothing.
+        Command::Mcp(args) => match (args.agent(), args.relay()) {
+            (Some(agent), _) => mcp::install(agent, args, out),
+            (None, Some(socket)) => mcp::relay(socket),
+            (None, None) => with_workspace(store, |place| mcp::run(args, place)),
+        },
+
+        // Threads drive these, and wait for the store on their own.
+        Command::Run(args) => with_recovered(store, |place, found| {
+            let done = run::run(args, place, found, out);
+            block_on(finish_originals(place));
+            done
+        }),
+        Command::Backup(args) => with_recovered(store, |place, _| backup::run(args, place, out)),
+        Command::Compact(args) => with_recovered(store, |place, _| compact::run(args, place, out)),
+
+        Command::Purge(args) => with_recovered(store, |place, _| block_on(purge::run(args, place, out))),
+        Command::List(args) => on_sessions(store, out, async |place, found, out| {
+            list::run(args, place, &place.active_turns(found).await?, out).await
+        }),
+        Command::Rm(args) => on_sessions(store, out, async |place, found, out| {
+            rm::run(args, place, &place.active_turns(found).await?, out).await
+        }),
+        Command::Show(args) => {
+            on_sessions(store, out, async |p, found, out| show::run(args, p, found, out).await)
+        }
+        Command::Search(args) => {
+            on_sessions(store, out, async |p, found, out| search::run(args, p, found, out).await)
+        }
+        Command::Original(args) => {
+            on_sessions(store, out, async |p, found, out| original::run(args, p, found, out).await)
+        }
+        Command::Diff(args) => {
+            on_sessions(store, out, async |p, found, out| diff::run(args, p, found, out).await)
+        }
+        Command::Undo(args) => {
+            on_sessions(store, out, async |p, found, out| undo::run(args, p, found, out).await)
+        }
+        Command::Context(args) => {
+            on_sessions(store, out, async |p, found, out| context::run(args, p, found, out).await)
+        }
+        Command::Tokens(args) => {
+            on_sessions(store, out, async |p, found, out| tokens::run(args, p, found, out).await)
+        }
+        Command::Stats(args) => on_sessions(store, out, async |p, _, out| stats::run(args, p, out).await),
+        Command::Rename(args) => on_sessions(store, out, async |p, _, out| rename::run(args, p, out).await),
+        Command::Fork(args) => on_sessions(store, out, async |p, _, out| fork::run(args, p, out).await),
+        Command::Open(args) => {
+            on_sessions(store, out, async |p, found, out| open::run(args, p, found, out).await)
+        }
+        Command::Import(args) => {
+            on_sessions(store, out, async |p, _, out| import::run(args, p, store, out).await)
+        }
+        Command::Export(args) => {
+            on_sessions(store, out, async |p, found, out| export::run(args, p, found, out).await)
+        }
+        Command::Ps(args) => {
+            on_sessions(store, out, async |p, found, out| ps::run(args, p, found, out).await)
+        }
+        Command::Cancel(args) => {
+            on_sessions(store, out, async |p, found, out| cancel::run(args, p, found, out).await)
+        }
+    }
+}
+
+/// Opens the store for a command.
+fn with_workspace(
+    store: Option<&Path>,
+    command: impl FnOnce(&Workspace) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let place = open_workspace(store)?;
+    let _notices = LateNotices(&place);
+    command(&place)
+}
+
+/// Opens the store for a command, and stores interrupted turns first.
+fn with_recovered(
+    store: Option<&Path>,
+    command: impl FnOnce(&Workspace, &[Recovered]) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    with_workspace(store, |place| command(place, &block_on(recover(place))))
+}
+
+/// The same for a command that waits for the store. The output of recovered turns is compressed when the user has the answer.
+fn on_sessions(
+    store: Option<&Path>,
+    out: &mut Output,
+    command: impl AsyncFnOnce(&Workspace, &[Recovered], &mut Output) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    with_recovered(store, |place, found| {
+        block_on(async {
+            command(place, found, out).await?;
+            out.flush()?;
+            finish_originals(place).await;
+            Ok(())
+        })
+    })
+}
+
+/// Stores interrupted turns, if the store can be opened.
+fn recover_if_possible(store: Option<&Path>) {
+    if let Ok(place) = open_workspace(store) {
+        let _notices = LateNotices(&place);
+        block_on(recover(&place));
+    }
+}
+
+impl Global {
+    fn store(&self) -> Option<&Path> {
+        self.store.as_deref().map(Path::new)
+    }
+
+    /// Starts the log, and makes the folder of `-C` the current one.
+    fn enter(&self) -> Result<(), Failure> {
+        log::start(&environment())?;
+        let Some(directory) = &self.directory else { return Ok(()) };
+        std::env::set_current_dir(directory).map_err(|error| Failure::file(directory, &error))
+    }
 }
 
 /// Compresses the output of stored turns. What fails is done by the next command.
