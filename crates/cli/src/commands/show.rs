@@ -29,6 +29,7 @@ use azureal::follow::{Follower, News};
 use azureal::json::{EventLine, TurnEventLine};
 use azureal::sessions::resolve_to_read;
 use azureal::transcript::Fold;
+use azureal::turns::ActiveTurn;
 use azureal_core::{EventRange, each_page};
 use azureal_engine::FullHistoryGaps;
 
@@ -114,34 +115,17 @@ pub(crate) async fn run(
     };
     let has_full_events = args.full || is_on_screen;
     let redactor = if has_full_events && !args.raw { Some(place.redactor()?) } else { None };
-    let around = match args.seq {
-        Some(seq) => Some(Around::find(&*place.store, &record, Seq(seq)).await?),
-        None => None,
-    };
-    let (after, turn) = match args.last {
-        _ if around.is_some() => {
-            let after = around.as_ref().map_or(Seq::START, |around| around.after);
-            let turns = TurnIndex::read(&*place.store, record.id).await?;
-            let is_before = |turn: &usize| turns.first_event(*turn).is_some_and(|first| first <= after);
-            (after, (1..=turns.count()).take_while(is_before).count())
-        }
-        Some(last) => {
-            let turns = TurnIndex::read(&*place.store, record.id).await?;
-            (turns.before_last(last), turns.count().saturating_sub(last))
-        }
-        None => (Seq::START, 0),
-    };
-    let damaged = DamagedEvents::default();
+    let start = Start::of(args, place, &record).await?;
     let mut printer = Printer {
         blocks,
         is_on_screen,
         spinner: None,
         redactor,
         masked: 0,
-        damaged,
+        damaged: DamagedEvents::default(),
         session: record.id,
-        turn,
-        marked: around.as_ref().map(|around| (around.marked, around.seq)),
+        turn: start.turn,
+        marked: start.around.as_ref().map(|around| (around.marked, around.seq)),
         out,
     };
     // A pager would show escape sequences instead of passing them on, and cannot show what is still to come.
@@ -157,39 +141,22 @@ pub(crate) async fn run(
         Some(0) if args.follow => place.store.read(record.id, Page::last(1)).await?.pop(),
         _ => None,
     };
-    let range = EventRange::After(after);
-    let mut take = |mut page: Vec<StoredEvent>| {
-        printer.page(&page)?;
-        seen = page.pop().or(seen.take());
-        Ok::<(), Failure>(())
-    };
-    let mut gaps = FullHistoryGaps::default();
-    if let Some(around) = &around {
-        let page = around.read(place, args.full, is_on_screen).await?;
-        take(page)?;
-    } else if args.full {
-        let history = place.full_history(record.id).await?;
-        each_page(&history, record.id, range, take).await?;
-        gaps = history.gaps().await;
-    } else if is_on_screen {
-        each_previewed_page(place, record.id, after, take).await?;
-    } else {
-        each_page(&*place.store, record.id, range, take).await?;
-    }
+    let gaps = start
+        .read(args.full, is_on_screen, place, record.id, &mut |mut page: Vec<StoredEvent>| {
+            printer.page(&page)?;
+            seen = page.pop().or(seen.take());
+            Ok(())
+        })
+        .await?;
     if !args.follow {
         printer.print(Due::Now)?;
     }
-    // The running turn of another process: a follower shows that of this machine itself.
+    // A follower shows the turns of this machine itself.
     if !printer.out.is_json() {
         let active = place.active_turns(found).await?;
         let mut turns = active.iter().filter(|turn| turn.session() == record.id);
         if let Some(turn) = turns.find(|turn| !args.follow || turn.host.is_some()) {
-            let title = "running: ";
-            let width = printer.out.width().map(|width| width.saturating_sub(title.len()));
-            let line = format!("{title}{}", describe(turn, &Clock::read(), width));
-            let line = printer.out.paint().quiet(&line);
-            let gap = if seen.is_some() { "\n" } else { "" };
-            printer.out.text(&format!("{gap}{line}\n"))?;
+            printer.running(turn, seen.is_none())?;
         }
     }
     printer.out.end_pager()?;
@@ -199,21 +166,61 @@ pub(crate) async fn run(
         warn(&format!("secrets are masked in {events}; `--raw` shows them as they are"));
     }
     if args.follow {
-        printer.out.flush()?;
-        // Heard also where a shell has its background ignore it: nothing else ends this.
-        let _interrupts = Interrupts::listen()?;
-        let follower = Follower::start(Arc::clone(&place.store), record.id, seen).await?;
-        let follower = follower.with_live_turns(place.spools(), &record);
-        if place.is_on_server() && follower.is_polling() {
-            warn(
-                "the server delivers no notifications here (a pooler in transaction mode, or a user who may only \
-                 read): azureal polls it three times a second",
-            );
-        }
-        follow(follower, place, record.id, &mut printer).await?;
+        follow(place, &record, seen, &mut printer).await?;
     }
     warn_of_damaged_events(&printer.damaged, record.id);
     Ok(())
+}
+
+/// Where the transcript starts.
+struct Start {
+    /// The event before the first one.
+    after: Seq,
+    /// The number of turns that begin before it.
+    turn: usize,
+    /// The event to show with its neighbours, if only these are shown.
+    around: Option<Around>,
+}
+
+impl Start {
+    async fn of(args: &Args, place: &Workspace, record: &SessionRecord) -> Result<Self, Failure> {
+        let store = &*place.store;
+        if let Some(seq) = args.seq {
+            let around = Around::find(store, record, Seq(seq)).await?;
+            let after = around.after;
+            let turns = TurnIndex::read(store, record.id).await?;
+            let is_before = |turn: &usize| turns.first_event(*turn).is_some_and(|first| first <= after);
+            let turn = (1..=turns.count()).take_while(is_before).count();
+            return Ok(Self { after, turn, around: Some(around) });
+        }
+        let Some(last) = args.last else { return Ok(Self { after: Seq::START, turn: 0, around: None }) };
+        let turns = TurnIndex::read(store, record.id).await?;
+        Ok(Self { after: turns.before_last(last), turn: turns.count().saturating_sub(last), around: None })
+    }
+
+    /// Reads the events in pages, and returns which of them are shorter than they were.
+    async fn read(
+        &self,
+        is_full: bool,
+        is_previewed: bool,
+        place: &Workspace,
+        session: SessionId,
+        take: &mut impl FnMut(Vec<StoredEvent>) -> Result<(), Failure>,
+    ) -> Result<FullHistoryGaps, Failure> {
+        let range = EventRange::After(self.after);
+        if let Some(around) = &self.around {
+            take(around.read(place, is_full, is_previewed).await?)?;
+        } else if is_full {
+            let history = place.full_history(session).await?;
+            each_page(&history, session, range, take).await?;
+            return Ok(history.gaps().await);
+        } else if is_previewed {
+            each_previewed_page(place, session, self.after, take).await?;
+        } else {
+            each_page(&*place.store, session, range, take).await?;
+        }
+        Ok(FullHistoryGaps::default())
+    }
 }
 
 /// Says which events are still short.
@@ -307,6 +314,16 @@ impl Printer<'_> {
         Ok(())
     }
 
+    /// Shows who runs a turn, since when, and its prompt.
+    fn running(&mut self, turn: &ActiveTurn, is_first: bool) -> Result<(), Failure> {
+        let title = "running: ";
+        let width = self.out.width().map(|width| width.saturating_sub(title.len()));
+        let line = format!("{title}{}", describe(turn, &Clock::read(), width));
+        let line = self.out.paint().quiet(&line);
+        let gap = if is_first { "" } else { "\n" };
+        self.out.text(&format!("{gap}{line}\n"))
+    }
+
     /// Shows events of a turn that is not stored yet.
     fn live(&mut self, events: &[Event]) -> Result<(), Failure> {
         for event in events {
@@ -338,15 +355,27 @@ impl Printer<'_> {
     }
 }
 
-/// Shows what comes, until nobody reads it any more.
+/// Shows what comes after the last event seen, until nobody reads it any more.
 ///
 /// Ctrl-C ends the program as it ends any other: everything that was seen has been handed on, and no lock is held.
 async fn follow(
-    mut follower: Follower,
     place: &Workspace,
-    id: SessionId,
+    record: &SessionRecord,
+    seen: Option<StoredEvent>,
     printer: &mut Printer<'_>,
 ) -> Result<(), Failure> {
+    printer.out.flush()?;
+    // Also where a shell has its background ignore it: nothing else ends this.
+    let _interrupts = Interrupts::listen()?;
+    let id = record.id;
+    let follower = Follower::start(Arc::clone(&place.store), id, seen).await?;
+    let mut follower = follower.with_live_turns(place.spools(), record);
+    if place.is_on_server() && follower.is_polling() {
+        warn(
+            "the server delivers no notifications here (a pooler in transaction mode, or a user who may only \
+             read): azureal polls it three times a second",
+        );
+    }
     // Without a look at that, `show --follow | head -1` would not end before the next event.
     while !is_unheard() {
         match follower.next().await? {
