@@ -112,6 +112,8 @@ pub struct IndexQuery {
     pub roles: Vec<&'static str>,
     /// One of these tools, in lower case; all if empty.
     pub tools: Vec<String>,
+    /// None of these tools, in lower case.
+    pub without_tools: Vec<String>,
     /// One of these agents, in lower case; all if empty.
     pub agents: Vec<String>,
     /// One of these sessions; all if `None`.

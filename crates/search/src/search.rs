@@ -36,6 +36,8 @@ pub struct Filters {
     pub roles: Vec<SearchRole>,
     /// One of these tools, whatever their case; all if empty.
     pub tools: Vec<String>,
+    /// None of these tools, whatever their case.
+    pub without_tools: Vec<String>,
     /// One of these agents, whatever their case; all if empty.
     pub agents: Vec<String>,
     /// One of these sessions; all if `None`.
@@ -57,9 +59,12 @@ impl Filters {
     }
 
     fn takes_text(&self, searched: &SearchedText) -> bool {
-        let is_tool = |tool: &String| self.tools.iter().any(|wanted| same(wanted, tool));
+        let is_of = |tools: &[String]| {
+            searched.tool.as_ref().is_some_and(|tool| tools.iter().any(|name| same(name, tool)))
+        };
         (self.roles.is_empty() || self.roles.contains(&searched.role))
-            && (self.tools.is_empty() || searched.tool.as_ref().is_some_and(is_tool))
+            && (self.tools.is_empty() || is_of(&self.tools))
+            && !is_of(&self.without_tools)
     }
 
     fn takes_agent(&self, agent: Option<&String>) -> bool {
@@ -207,6 +212,7 @@ impl Searcher<'_> {
             condition,
             roles: filters.roles.iter().map(|role| role.as_str()).collect(),
             tools: lower(&filters.tools),
+            without_tools: lower(&filters.without_tools),
             agents: lower(&filters.agents),
             sessions: filters.sessions.clone(),
             without: filters.without,

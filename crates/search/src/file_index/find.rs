@@ -22,6 +22,9 @@ fn expression(query: &IndexQuery) -> String {
         let quoted: Vec<String> = labels.iter().map(|label| format!("\"{label}\"")).collect();
         let _ = write!(expression, " AND ({})", quoted.join(" OR "));
     }
+    for tool in &query.without_tools {
+        let _ = write!(expression, " NOT \"{}\"", label('t', tool));
+    }
     expression
 }
 

@@ -35,7 +35,8 @@ fn filters(random: &mut Random, sessions: &[SessionId]) -> Filters {
         2 => filters.agents = vec![random.one(&AGENTS).to_uppercase()],
         3 => filters.sessions = sessions.iter().take(random.below(4)).copied().collect::<Vec<_>>().into(),
         4 => filters.without = sessions.first().copied(),
-        5 => {
+        5 => filters.without_tools = [random.one(&TOOLS), random.one(&TOOLS)].map(str::to_uppercase).into(),
+        6 => {
             filters.worktree =
                 Some(WorktreeFilter { names: vec!["../feat".into()], last_part: "feat".into() });
         }

@@ -83,6 +83,9 @@ impl PostgresStore {
             let quoted: Vec<String> = labels.iter().map(|label| format!("'{label}'")).collect();
             write!(text, " & ({})", quoted.join(" | ")).ok();
         }
+        for tool in &query.without_tools {
+            write!(text, " & !'{}'", label('t', tool)).ok();
+        }
         text
     }
 }
