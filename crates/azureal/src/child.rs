@@ -25,7 +25,8 @@ const USAGE: u8 = 2;
 /// templates within bounds.
 /// A front end calls this first thing in `main`, with the arguments and the variables of its process, and names its program with
 /// [`Environment::with_own_program`](crate::Environment::with_own_program). Without that, or with the program `azureal` named
-/// there, it need not.
+/// there, it need not. It does not serve recall:
+/// [`Workspace::set_recall_service`](crate::Workspace::set_recall_service) does.
 ///
 /// ```
 /// # use std::process::ExitCode;

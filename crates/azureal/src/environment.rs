@@ -23,7 +23,8 @@ impl Environment {
         Self { variables: variables.into_iter().collect(), own_program: None }
     }
 
-    /// Sets the program `azureal`, which is started again for the built-in agent and for templates.
+    /// Sets the program `azureal`, which is started again for the built-in agent and for templates, and for recall if the front end has set
+    /// [`Workspace::set_recall_service`](crate::Workspace::set_recall_service).
     #[must_use]
     pub fn with_own_program(mut self, program: PathBuf) -> Self {
         self.own_program = Some(program);

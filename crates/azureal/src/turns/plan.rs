@@ -91,7 +91,7 @@ impl Planner {
             ..TurnOptions::new(agent, program)
         };
         if config.recall() && options.recall.is_none() && !settings.is_ephemeral {
-            let why = "no recall in this turn: this program does not answer agents for this store";
+            let why = "no recall in this turn: this program does not answer agents";
             options.notices.push(why.to_owned());
         }
         if is_fallback {

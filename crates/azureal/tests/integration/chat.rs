@@ -42,9 +42,11 @@ impl Chat {
     fn start(files: &[(&str, &str)], claude: Option<&str>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
-        fs::create_dir_all(path("project/.azureal")).unwrap();
+        fs::create_dir(path("project")).unwrap();
         for (name, content) in files {
-            fs::write(path("project").join(name), content).unwrap();
+            let file = path("project").join(name);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, content).unwrap();
         }
         fs::create_dir(path("bin")).unwrap();
         if let Some(claude) = claude {
@@ -135,15 +137,22 @@ fn stored(workspace: &Workspace, number: u32) -> (Vec<String>, Option<Outcome>) 
     (texts, outcome)
 }
 
-/// Answers when the file `release` is there, and says by a file that it runs.
+/// Answers when the file `release` is there. A file with its arguments says that it runs.
 const WAITING_CLAUDE: &str = r#"
 [ "$1" = --version ] && echo 2.1.197 && exit
 cat > /dev/null
-touch "$FOLDER/running-$$"
+echo "$@" > "$FOLDER/running-$$"
 echo '{"type":"assistant","message":{"id":"m","role":"assistant","content":[{"type":"text","text":"Half."}]}}'
 while [ ! -e "$FOLDER/release" ]; do sleep 0.02; done
 echo '{"type":"assistant","message":{"id":"n","role":"assistant","content":[{"type":"text","text":"Whole."}]}}'
 echo '{"type":"result","subtype":"success","is_error":false,"duration_ms":1,"result":"Whole."}'"#;
+
+/// Returns the arguments of the agents that were started.
+fn running(chat: &Chat) -> Vec<String> {
+    let files = fs::read_dir(chat.folder.path()).unwrap().map(|file| file.unwrap().path());
+    let files = files.filter(|file| file.file_name().unwrap().to_string_lossy().starts_with("running-"));
+    files.map(|file| fs::read_to_string(file).unwrap()).collect()
+}
 
 #[test]
 fn two_turns_run_at_once_one_is_cancelled_and_the_other_followed_to_its_end() {
@@ -152,11 +161,7 @@ fn two_turns_run_at_once_one_is_cancelled_and_the_other_followed_to_its_end() {
     chat.types("Question one");
     chat.types("/new second");
     chat.types("/in S2 Question two");
-    let running = || {
-        let files = fs::read_dir(chat.folder.path()).unwrap().flatten();
-        files.filter(|file| file.file_name().to_string_lossy().starts_with("running-")).count()
-    };
-    until("both agents run", || (running() == 2).then_some(()));
+    until("both agents run", || (running(&chat).len() == 2).then_some(()));
     chat.types("/list");
     // In any order: both have just begun.
     let lines = [chat.sees("* S"), chat.sees("* S")];
@@ -186,6 +191,20 @@ fn two_turns_run_at_once_one_is_cancelled_and_the_other_followed_to_its_end() {
     assert_eq!((texts.join(" "), outcome), ("Question two Half. Whole.".to_owned(), Some(Outcome::Done)));
     assert_eq!(record(&workspace, 2).name, "second");
     assert!(block_on(workspace.recover()).unwrap().is_empty(), "no turn is left behind");
+}
+
+#[test]
+fn a_front_end_without_a_recall_service_is_not_started_as_the_server_of_an_agent() {
+    let recall = ("../home/.config/azureal/azufig.toml", "[recall]\nenabled = true\n");
+    let mut chat = Chat::start(&[recall], Some(WAITING_CLAUDE));
+    fs::write(chat.path("release"), "").unwrap();
+    chat.types("/new");
+    chat.types("Hello");
+    chat.sees("no recall in this turn: this program does not answer agents");
+    chat.sees("S1 | (done)");
+    let running = running(&chat);
+    assert!(running.len() == 1 && !running[0].contains("mcp"), "{running:?}");
+    chat.end();
 }
 
 #[test]
