@@ -164,9 +164,9 @@ async fn filters(args: &Args, place: &Workspace, found: &[Recovered]) -> Result<
         tools: args.tool.clone(),
         agents: args.agent.clone(),
         sessions: (!sessions.is_empty()).then_some(sessions),
-        without: None,
         worktree,
         since: args.since.as_deref().map(parse_since).transpose()?.map(jiff::Timestamp::as_second),
+        ..Filters::default()
     })
 }
 
