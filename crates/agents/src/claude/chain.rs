@@ -18,7 +18,9 @@ use std::io;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::wire::QueuedCommand;
 use crate::native::lines::{Line, Lines};
+use crate::wire::Loose;
 
 /// The number of entries that are indexed. A longer transcript is read in the order of its lines.
 const MOST_ENTRIES: usize = 2_000_000;
@@ -26,8 +28,8 @@ const MOST_ENTRIES: usize = 2_000_000;
 /// The lines of a transcript that belong to its conversation, and facts that any line may have.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
-    /// For each line, whether it belongs to an abandoned branch.
-    is_abandoned: Vec<bool>,
+    /// For each line, whether it belongs to an abandoned branch or is a copy of another one.
+    is_left_out: Vec<bool>,
     /// The number of prompts, answers and results in abandoned branches.
     pub(super) abandoned: u64,
     /// The name that the user gave the session.
@@ -50,10 +52,18 @@ impl Chain {
         Ok(index.chain())
     }
 
-    /// Returns whether a line belongs to an abandoned branch. Lines count from 1.
-    pub(super) fn is_abandoned(&self, line: u64) -> bool {
+    /// Returns whether a line is no part of the conversation. Lines count from 1.
+    pub(super) fn is_left_out(&self, line: u64) -> bool {
         let place = usize::try_from(line).ok().and_then(|line| line.checked_sub(1));
-        place.and_then(|place| self.is_abandoned.get(place)).copied().unwrap_or(false)
+        place.and_then(|place| self.is_left_out.get(place)).copied().unwrap_or(false)
+    }
+
+    /// Leaves out a line. Lines count from 0.
+    fn leave_out(&mut self, line: usize) {
+        self.is_left_out.resize(self.is_left_out.len().max(line + 1), false);
+        if let Some(is_left_out) = self.is_left_out.get_mut(line) {
+            *is_left_out = true;
+        }
     }
 }
 
@@ -79,6 +89,8 @@ struct Entry<'a> {
     custom_title: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
     message: Option<EntryMessage<'a>>,
+    #[serde(default, borrow)]
+    attachment: Loose<QueuedCommand<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -114,6 +126,8 @@ struct Index {
     lines: usize,
     nodes: Vec<Node>,
     by_id: HashMap<u128, usize>,
+    /// The lines that repeat an entry.
+    copies: Vec<usize>,
     title: Option<String>,
     is_full: bool,
 }
@@ -137,14 +151,19 @@ impl Index {
             (Some("assistant"), Some(message)) => Role::Answer(message.id.as_deref().map_or(0, id)),
             (Some("user"), Some(message)) if message.has_result() => Role::Result,
             (Some("user"), _) => Role::Prompt,
+            (Some("attachment"), _) if entry.attachment.0.is_some_and(|queued| queued.typed().is_some()) => {
+                Role::Prompt
+            }
             _ => Role::Other,
         };
         let parent = entry.parent_uuid.or(entry.logical_parent_uuid);
         let node = Node { line: self.lines - 1, parent: parent.as_deref().map(id), role };
-        // A copy of an entry is not another one.
+        // Some versions write the entries of a branch (`/branch`) twice.
         let next = self.nodes.len();
         if *self.by_id.entry(id(uuid)).or_insert(next) == next {
             self.nodes.push(node);
+        } else {
+            self.copies.push(node.line);
         }
     }
 
@@ -178,12 +197,12 @@ impl Index {
             }
         }
         let mut chain = Chain { title, ..Chain::default() };
+        for line in self.copies {
+            chain.leave_out(line);
+        }
         for (node, is_in) in self.nodes.iter().zip(is_in) {
             if !is_in {
-                chain.is_abandoned.resize(chain.is_abandoned.len().max(node.line + 1), false);
-                if let Some(abandoned) = chain.is_abandoned.get_mut(node.line) {
-                    *abandoned = true;
-                }
+                chain.leave_out(node.line);
                 chain.abandoned += u64::from(node.role != Role::Other);
             }
         }
@@ -237,14 +256,19 @@ fn id(text: &str) -> u128 {
 mod tests {
     use super::*;
 
-    /// Entries as `kind id parent`: `p` prompt, `a` answer, `r` result, `o` other, `c` compaction boundary.
+    /// Entries as `kind id parent`: `p` prompt, `q` prompt while the agent worked, `r` result, `o` other, `c` compaction boundary,
+    /// anything else a block of the message of this id.
     fn kept(entries: &[&str]) -> (String, u64) {
         let line = |entry: &&str| {
             let words: Vec<&str> = entry.split(' ').collect();
             let (kind, message) = match words[0] {
                 "p" => (r#""type":"user""#, r#"{"content":"x"}"#.to_owned()),
                 "r" => (r#""type":"user""#, r#"{"content":[{"type":"tool_result"}]}"#.to_owned()),
-                "o" => (r#""type":"attachment""#, "null".to_owned()),
+                "o" => (r#""type":"attachment","attachment":{"type":"skill_listing"}"#, "null".to_owned()),
+                "q" => (
+                    r#""type":"attachment","attachment":{"type":"queued_command","prompt":"x","commandMode":"prompt"}"#,
+                    "null".to_owned(),
+                ),
                 "c" => (r#""type":"system","subtype":"compact_boundary""#, "null".to_owned()),
                 message => (r#""type":"assistant""#, format!(r#"{{"id":"{message}"}}"#)),
             };
@@ -256,7 +280,7 @@ mod tests {
         let text: Vec<String> = entries.iter().map(line).collect();
         let mut lines = Lines::of(Box::new(io::Cursor::new(text.join("\n").into_bytes())));
         let chain = Chain::read(&mut lines).unwrap();
-        let ids = entries.iter().zip(1..).filter(|(_, line)| !chain.is_abandoned(*line));
+        let ids = entries.iter().zip(1..).filter(|(_, line)| !chain.is_left_out(*line));
         (ids.map(|(entry, _)| entry.split(' ').nth(1).unwrap()).collect(), chain.abandoned)
     }
 
@@ -265,7 +289,7 @@ mod tests {
         assert_eq!(kept(&["p 1 -", "m 2 1", "p 3 2", "n 4 3"]), ("1234".into(), 0));
         // Back to the first answer, and another prompt.
         assert_eq!(
-            kept(&["p 1 -", "m 2 1", "p 3 2", "n 4 3", "p 5 2", "o 6 5", "q 7 6"]),
+            kept(&["p 1 -", "m 2 1", "p 3 2", "n 4 3", "p 5 2", "o 6 5", "z 7 6"]),
             ("12567".into(), 2)
         );
         // Another first prompt.
@@ -287,6 +311,19 @@ mod tests {
         assert_eq!(kept(&["p 1 -", "m 2 1", "c 3 -", "p 4 3", "n 5 4"]), ("12345".into(), 0));
         // The parent is in another file.
         assert_eq!(kept(&["p 1 -", "m 2 1", "p 3 9", "n 4 3"]), ("1234".into(), 0));
+    }
+
+    #[test]
+    fn a_copy_of_an_entry_is_left_out_and_does_not_count_as_abandoned() {
+        assert_eq!(kept(&["p 1 -", "m 2 1", "p 1 -", "m 2 1", "p 3 2"]), ("123".into(), 0));
+        // A copy of an abandoned entry does not bring it back.
+        assert_eq!(kept(&["p 1 -", "m 2 1", "p 3 -", "m 2 1", "n 4 3"]), ("34".into(), 2));
+    }
+
+    #[test]
+    fn a_prompt_that_was_typed_while_the_agent_worked_is_one() {
+        assert_eq!(kept(&["p 1 -", "m 2 1", "r 3 2", "q 4 3", "n 5 4"]), ("12345".into(), 0));
+        assert_eq!(kept(&["p 1 -", "m 2 1", "r 3 2", "q 4 3", "n 5 4", "p 6 -"]), ("6".into(), 5));
     }
 
     #[test]

@@ -210,7 +210,7 @@ impl ClaudeParser {
 
 impl LineParser for ClaudeParser {
     fn line(&mut self, number: u64, line: &[u8]) -> Vec<AgentOutput> {
-        if self.chain.is_abandoned(number) {
+        if self.chain.is_left_out(number) {
             return Vec::new();
         }
         let outputs = self.record.line(line);

@@ -5,7 +5,7 @@
 //! turn, or it did not. So a turn ends with [`Event::Complete`] where the next prompt comes, or at the end.
 //!
 //! These lines give no output: those of subagents, texts of the program in the user's name (see [`super::typed`], and its
-//! reports of background work), and every type but `user`, `assistant` and `system`.
+//! reports of background work), attachments other than a prompt of the user, and every type but `user`, `assistant` and `system`.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use super::NAME;
 use super::parser::{Parser, SYNTHETIC};
 use super::token_count::{size, sum};
 use super::typed::{self, Typed};
-use super::wire::{CostState, Head, RecordHead, SubagentResult, WireTurn};
+use super::wire::{AttachmentLine, CostState, Head, QueuedCommand, RecordHead, SubagentResult, WireTurn};
 use crate::closing::StreamEnd;
 use crate::span::Span;
 use crate::unreadable::{ignored, unreadable_line};
@@ -100,6 +100,7 @@ impl AgentParser for Record {
                     self.turn.cost_usd = if total < self.cost_usd { total } else { total - self.cost_usd };
                     Some(Vec::new())
                 }
+                "attachment" => self.attachment(&record, &fields.read()?),
                 other => Some(ignored(NAME, other)),
             }
         });
@@ -206,6 +207,19 @@ impl Record {
             }
             Typed::Injected => Some(Vec::new()),
         }
+    }
+
+    /// Reads a prompt that the user typed while the agent worked: a further prompt of the turn.
+    fn attachment(&mut self, record: &RecordHead, line: &AttachmentLine<'_>) -> Option<Vec<AgentOutput>> {
+        let Some(content) = line.attachment.0.as_ref().and_then(QueuedCommand::typed) else {
+            return Some(ignored(NAME, "attachment"));
+        };
+        let prompt = typed::prompt(content)?;
+        let mut out = self.answered(record);
+        self.turn.stream_end = StreamEnd::Missing;
+        self.turn.spoke_last = false;
+        out.push(AgentOutput::Event(Event::user(prompt)));
+        Some(out)
     }
 
     fn assistant(&mut self, record: &RecordHead, mut turn: WireTurn<'_>) -> Option<Vec<AgentOutput>> {

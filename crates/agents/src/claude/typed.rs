@@ -65,9 +65,14 @@ pub(super) fn of(turn: &WireTurn<'_>) -> Option<Typed> {
     })
 }
 
+/// Returns the text of a prompt.
+pub(super) fn prompt(content: &RawValue) -> Option<String> {
+    Some(texts(content)?.concat())
+}
+
 /// Returns the text of a message.
 pub(super) fn text(turn: &WireTurn<'_>) -> Option<String> {
-    Some(texts(turn.message.0.as_ref()?.content?)?.concat())
+    prompt(turn.message.0.as_ref()?.content?)
 }
 
 /// Returns the summary of a compaction without the sentences around it that tell the model to continue.

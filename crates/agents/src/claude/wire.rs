@@ -315,6 +315,37 @@ pub(super) struct RecordHead {
     pub(super) uuid: String,
 }
 
+/// The `attachment` of a line in a transcript, if it is a message that waited until the model could read it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct QueuedCommand<'a> {
+    #[serde(rename = "type", default, deserialize_with = "lenient")]
+    kind: String,
+    #[serde(default, deserialize_with = "lenient")]
+    command_mode: String,
+    #[serde(default)]
+    origin: Loose<Origin>,
+    /// A text, or a list of blocks.
+    #[serde(default, borrow)]
+    prompt: Option<&'a RawValue>,
+}
+
+impl<'a> QueuedCommand<'a> {
+    /// Returns the content of a prompt that the user typed while the agent worked; `None` for any other attachment, such as a
+    /// report of background work.
+    pub(super) fn typed(&self) -> Option<&'a RawValue> {
+        let is_prompt = self.kind == "queued_command" && self.command_mode == "prompt";
+        self.prompt.filter(|_| is_prompt && is_by_user(&self.origin))
+    }
+}
+
+/// A line with an attachment.
+#[derive(Deserialize)]
+pub(super) struct AttachmentLine<'a> {
+    #[serde(default, borrow)]
+    pub(super) attachment: Loose<QueuedCommand<'a>>,
+}
+
 /// The cost of a session so far. Newer versions write it at the end of a run.
 #[derive(Deserialize)]
 pub(super) struct CostState {
@@ -329,7 +360,7 @@ pub(super) struct SubagentResult {
     pub(super) agent_id: String,
 }
 
-/// The author of a `user` line: `human`, or a source inside the program such as `task-notification`.
+/// The author of a message in the user's name: `human`, or a source inside the program such as `task-notification`.
 #[derive(Deserialize)]
 pub(super) struct Origin {
     #[serde(default, deserialize_with = "lenient")]
@@ -339,6 +370,10 @@ pub(super) struct Origin {
 impl RecordHead {
     /// Returns whether the user wrote this line, and not a source inside the program.
     pub(super) fn is_by_user(&self) -> bool {
-        self.origin.0.as_ref().is_none_or(|origin| matches!(origin.kind.as_str(), "" | "human"))
+        is_by_user(&self.origin)
     }
+}
+
+fn is_by_user(origin: &Loose<Origin>) -> bool {
+    origin.0.as_ref().is_none_or(|origin| matches!(origin.kind.as_str(), "" | "human"))
 }

@@ -41,7 +41,8 @@ fn every_turn_has_one_start_and_one_end_and_counts_its_tokens() {
     for case in Case::all() {
         for turn in case.turns() {
             let count = |kind: &str| turn.events.iter().filter(|event| event.kind() == kind).count();
-            assert_eq!((count("Init"), count("Complete"), count("UserMessage")), (1, 1, 1), "{turn:?}");
+            // The user may type while the agent works.
+            assert!((1, 1) == (count("Init"), count("Complete")) && count("UserMessage") >= 1, "{turn:?}");
             assert!(matches!(turn.events.last(), Some(Event::Complete(_))));
             assert!(!turn.id.is_empty() && turn.started.is_some() && !turn.is_ours);
         }
