@@ -2,8 +2,12 @@
 //! `archived_sessions`.
 //!
 //! A thread that was resumed continues in its file. A fork of current versions has only its own lines, and names the part of
-//! the other thread that comes before them; a fork of older versions begins with a copy of these lines.
+//! the other thread that comes before them; a fork of older versions begins with a copy of these lines. A thread whose user went back
+//! continues in a further file of it, `rollout-<time>-<thread>_<segment>.jsonl`, which names the part before it in the same way, by the
+//! id of the thread or of the segment. Lines are counted by ordinals, which continue in a fork and in a segment.
 
+use std::cell::OnceCell;
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -57,40 +61,54 @@ impl NativeSource for CodexSessions {
     }
 
     fn open(&self, place: &Path, _: &Path) -> Result<Box<dyn NativeHome>, NativeError> {
-        Ok(Box::new(CodexHome { place: place.to_owned() }))
+        Ok(Box::new(CodexHome { place: place.to_owned(), files: OnceCell::new() }))
     }
 }
 
 struct CodexHome {
     place: PathBuf,
+    /// The files of all threads and segments, by their ids.
+    files: OnceCell<HashMap<String, PathBuf>>,
 }
 
 impl CodexHome {
-    /// Finds the file of a thread in this home, or in the home of a file that the user named.
-    fn find(&self, thread: &str, near: &Path) -> Option<NativeSession> {
-        let homes = std::iter::once(self.place.as_path()).chain(near.ancestors().skip(1).take(DEPTH + 2));
-        homes.filter(|home| FOLDERS.iter().any(|folder| home.join(folder).is_dir())).find_map(|home| {
-            let home = Self { place: home.to_owned() };
-            home.sessions(None).filter_map(Result::ok).find(|session| session.id == thread)
-        })
+    /// Finds the file of a thread or a segment, in this home or in that of the folder or file that the user named.
+    fn find(&self, id: &str) -> Option<&PathBuf> {
+        let files = self.files.get_or_init(|| {
+            let is_home = |place: &&Path| FOLDERS.iter().any(|folder| place.join(folder).is_dir());
+            let home = self.place.ancestors().take(DEPTH + 3).find(is_home);
+            let found = home.into_iter().flat_map(rollouts).filter_map(Result::ok);
+            found.map(|session| (file_id(&session.id).to_owned(), session.path)).collect()
+        });
+        files.get(id)
     }
 
     /// Adds the parts of a session, its origins after it.
     fn parts(&self, session: &NativeSession) -> Result<(Vec<Part>, Option<String>), NativeError> {
         let mut parts =
             vec![Part { path: session.path.clone(), lines: Lines::open(&session.path)?, most: u64::MAX }];
-        let mut path = session.path.clone();
-        while let Some(base) = first_line(&path)?.and_then(|meta| meta.history_base.0) {
-            let origin = Some(&base).filter(|_| parts.len() <= MOST_ORIGINS);
-            let Some(origin) = origin.and_then(|base| self.find(&base.thread_id, &path)) else {
-                return Ok((parts, Some(base.thread_id)));
-            };
-            let lines = Lines::open(&origin.path)?;
-            path.clone_from(&origin.path);
-            parts.push(Part { path: origin.path, lines, most: base.end_ordinal_exclusive });
+        let mut base = first_line(&session.path)?.and_then(|meta| meta.history_base.0);
+        while let Some(HistoryBase { thread_id, end_ordinal_exclusive }) = base {
+            let origin = self.find(&thread_id).filter(|_| parts.len() <= MOST_ORIGINS);
+            let Some(path) = origin.cloned() else { return Ok((parts, Some(thread_id))) };
+            let lines = Lines::open(&path)?;
+            let meta = first_line(&path)?;
+            let first = meta.as_ref().map_or(0, |meta| meta.first_ordinal);
+            parts.push(Part { path, lines, most: end_ordinal_exclusive.saturating_sub(first) });
+            base = meta.and_then(|meta| meta.history_base.0);
         }
         Ok((parts, None))
     }
+}
+
+/// Lists the rollouts of a home, or those in a folder or file that the user named.
+fn rollouts(place: &Path) -> Box<dyn Iterator<Item = Result<NativeSession, NativeError>>> {
+    let folders = FOLDERS.map(|folder| place.join(folder));
+    if folders.iter().any(|folder| folder.is_dir()) {
+        let folders = folders.into_iter().filter(|folder| folder.is_dir());
+        return Box::new(folders.flat_map(|folder| FileListing::of(&folder, DEPTH, thread_id)));
+    }
+    Box::new(FileListing::of(place, DEPTH, thread_id))
 }
 
 impl NativeHome for CodexHome {
@@ -98,12 +116,7 @@ impl NativeHome for CodexHome {
         &'a self,
         _: Option<&'a Path>,
     ) -> Box<dyn Iterator<Item = Result<NativeSession, NativeError>> + 'a> {
-        let folders = FOLDERS.map(|folder| self.place.join(folder));
-        if folders.iter().any(|folder| folder.is_dir()) {
-            let folders = folders.into_iter().filter(|folder| folder.is_dir());
-            return Box::new(folders.flat_map(|folder| FileListing::of(&folder, DEPTH, thread_id)));
-        }
-        Box::new(FileListing::of(&self.place, DEPTH, thread_id))
+        rollouts(&self.place)
     }
 
     fn head(&self, session: &NativeSession) -> Result<NativeHead, NativeError> {
@@ -155,14 +168,18 @@ struct Meta {
     forked_from_id: Option<String>,
     #[serde(default)]
     history_base: Loose<HistoryBase>,
+    /// The ordinal of the first line of the file: not 0 if another file comes before it.
+    #[serde(skip)]
+    first_ordinal: u64,
 }
 
-/// The part of another thread that comes before this one.
+/// The part of another thread, or of another segment of the same one, that comes before this one.
 #[derive(Deserialize)]
 struct HistoryBase {
+    /// The id of the thread or of the segment.
     #[serde(default, deserialize_with = "lenient")]
     thread_id: String,
-    /// The number of its lines.
+    /// The ordinal of its first line that does not.
     #[serde(default, deserialize_with = "lenient")]
     end_ordinal_exclusive: u64,
 }
@@ -175,10 +192,10 @@ fn first_line(path: &Path) -> Result<Option<Meta>, NativeError> {
         let (Line::Whole(line) | Line::Unfinished(line)) = line else { continue };
         let text = String::from_utf8_lossy(line);
         let found = Fields::of(&text).and_then(|fields| fields.read::<MetaLine<'_>>());
-        if let Some(meta) =
-            found.filter(|line| line.kind == "session_meta").and_then(|line| read(line.payload?))
-        {
-            return Ok(Some(meta));
+        let Some(found) = found.filter(|line| line.kind == "session_meta") else { continue };
+        if let Some(meta) = found.payload.and_then(read::<Meta>) {
+            let first_ordinal = found.ordinal.saturating_sub(lines.number().saturating_sub(1));
+            return Ok(Some(Meta { first_ordinal, ..meta }));
         }
     }
     Ok(None)
@@ -188,6 +205,8 @@ fn first_line(path: &Path) -> Result<Option<Meta>, NativeError> {
 struct MetaLine<'a> {
     #[serde(rename = "type", default, deserialize_with = "lenient")]
     kind: String,
+    #[serde(default, deserialize_with = "lenient")]
+    ordinal: u64,
     #[serde(default, borrow)]
     payload: Option<&'a RawValue>,
 }
@@ -197,6 +216,11 @@ fn thread_id(name: &str) -> Option<&str> {
     let name = name.strip_suffix(".zst").unwrap_or(name).strip_prefix("rollout-")?.strip_suffix(".jsonl")?;
     const TIME: usize = "2026-11-15T07-13-23-".len();
     name.get(TIME..).filter(|id| !id.is_empty())
+}
+
+/// Returns the part of a session's id that only its file has: the segment, or the thread in its first file.
+fn file_id(id: &str) -> &str {
+    id.split_once('_').map_or(id, |(_, segment)| segment)
 }
 
 struct CodexParser(Rollout);
