@@ -30,6 +30,7 @@ mod context;
 mod context_command;
 mod context_frame;
 mod context_store;
+mod control_sequences;
 mod crash_notes;
 mod decision;
 mod defuse;
@@ -74,6 +75,7 @@ pub use context::{Context, ContextBuilder, STOP_NOTES, build_context, render_eve
 pub use context_command::{ContextCommand, OnFailure};
 pub use context_frame::{ContextFrame, build_context_prompt, strip_context, wrap_context};
 pub use context_store::{ContextStore, Laid, MemoryContextStore, SessionInfo, SessionKey};
+pub use control_sequences::without_control_sequences;
 pub use crash_notes::{CrashNotes, LASTING_MARKS, Mark, NewMark};
 pub use digest::Digest;
 pub use event::{Event, EventError};
@@ -105,7 +107,7 @@ pub use session_context::{
 };
 pub use session_snapshot::SessionSnapshot;
 pub use session_store::{
-    Appended, Damage, LARGEST_EVENT, ListQuery, NameFilter, NewEvent, NewHistory, NewTurn, Page,
+    Appended, Damage, LARGEST_EVENT, ListOrder, ListQuery, NameFilter, NewEvent, NewHistory, NewTurn, Page,
     SessionStore, StoredEvent, WorktreeFilter, append_events, check_name,
 };
 pub use store_error::StoreError;

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
+use azureal_core::without_control_sequences;
 use azureal_testkit::until;
 use serde_json::json;
 
@@ -37,6 +38,10 @@ fn session(world: &World) {
             user(&format!("Use {github} to push")),
             json!({"ToolCall": {"tool_use_id": "t1", "tool_name": "Bash", "input": {"command": format!("curl -H 'x-api-key: {anthropic}' https://api"), "password": password}}}),
             json!({"ToolResult": {"tool_use_id": "t1", "tool_name": "Bash", "content": format!("DB_PASSWORD={password}\n{key}\ndone"), "is_error": false}}),
+            // As tools print them on a terminal, the key in two colours.
+            json!({"ToolResult": {"tool_use_id": "t1", "tool_name": "Bash", "content": format!(
+                "\u{1b}[1mDB_PASSWORD\u{1b}[0m=\u{1b}[32m{password}\u{1b}[0m \u{1b}[31m{}\u{1b}[m\u{1b}[K{}", &github[..4], &github[4..]
+            )}}),
             assistant(&format!("The ticket is {own}.")),
         ],
     );
@@ -49,8 +54,10 @@ fn run(world: &World, arguments: &[&str]) -> Ran {
     world.ran(command.output().unwrap())
 }
 
-/// Returns the names of the secrets that a text has, also escaped as in JSON.
+/// Returns the names of the secrets that a text has, also escaped as in JSON and with colours in them.
 fn found_in(text: &str) -> Vec<&'static str> {
+    let text = text.replace("\\u001b", "\u{1b}");
+    let text = without_control_sequences(&text);
     let is_in = |secret: &str| {
         let first = secret.lines().nth(1).unwrap_or(secret);
         text.contains(first)
@@ -73,7 +80,7 @@ fn an_export_in_every_format_masks_secrets_and_a_raw_one_has_them() {
         assert!(masked.stdout.contains("to push") && masked.stdout.contains("done"), "{format}: {masked}");
         assert_eq!(
             masked.stderr,
-            "warning: secrets are masked in 4 events of S1; `--raw` exports them as they are\n"
+            "warning: secrets are masked in 5 events of S1; `--raw` exports them as they are\n"
         );
         if ["json", "openai", "anthropic", "cllm", "axio"].contains(&format) {
             masked.json();

@@ -23,6 +23,7 @@ use regex::{Regex, RegexBuilder};
 use self::named::NamedValues;
 use self::shapes::Shapes;
 use crate::Event;
+use crate::control_sequences::Uncoloured;
 
 /// The beginning of every mask.
 const OPEN: &str = "[redacted: ";
@@ -191,7 +192,17 @@ impl Redactor {
         Some(masked)
     }
 
+    /// Finds the secrets in a text as it is, and as a terminal shows it: a colour can stand before a secret, in its name or in itself.
     fn find<'r>(&'r self, text: &str) -> Vec<Found<'r>> {
+        let mut found = self.find_in(text);
+        if let Some(plain) = Uncoloured::of(text) {
+            let shown = self.find_in(&plain.text).into_iter();
+            found.extend(shown.map(|secret| Found { range: plain.range_in_whole(secret.range), ..secret }));
+        }
+        found
+    }
+
+    fn find_in<'r>(&'r self, text: &str) -> Vec<Found<'r>> {
         let rules = &*self.0;
         let mut found = Vec::new();
         for value in &rules.exact {

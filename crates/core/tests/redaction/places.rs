@@ -1,6 +1,6 @@
 //! Every kind of secret in every place that transcripts have secrets in.
 
-use azureal_core::{Event, Redactor};
+use azureal_core::{Event, Redactor, without_control_sequences};
 use serde_json::{Value, json};
 
 use crate::chance::Chance;
@@ -17,7 +17,7 @@ const LEAST: f64 = 98.0;
 
 type Place = fn(&Kind, &str) -> String;
 
-const PLACES: [(&str, Place); 8] = [
+const PLACES: [(&str, Place); 12] = [
     ("environment dump", environment_dump),
     (".env file", dotenv_file),
     ("URL", url),
@@ -26,6 +26,10 @@ const PLACES: [(&str, Place); 8] = [
     ("multi-line text", multi_line),
     ("added in a diff", |kind, secret| diff(kind, secret, '+')),
     ("removed in a diff", |kind, secret| diff(kind, secret, '-')),
+    ("coloured output", coloured),
+    ("coloured diff", |kind, secret| colour("1;32", &diff(kind, &colour("32", secret), '+'))),
+    ("JSON with colours", |kind, secret| json_text(kind, &colour("32", secret))),
+    ("part of a secret found by grep", found_by_grep),
 ];
 
 fn environment_dump(kind: &Kind, secret: &str) -> String {
@@ -74,6 +78,26 @@ fn diff(kind: &Kind, secret: &str, sign: char) -> String {
     format!("--- a/.env\n+++ b/.env\n@@ -1,3 +1,3 @@\n HOME=/root\n{changed} LANG=C.UTF-8")
 }
 
+fn colour(code: &str, text: &str) -> String {
+    format!("\u{1b}[{code}m{text}\u{1b}[0m")
+}
+
+/// As tools print settings: the name, the sign and the value in colours.
+fn coloured(kind: &Kind, secret: &str) -> String {
+    format!(
+        "{}{}{}\u{1b}(B\u{1b}[m\n",
+        colour("1;34", kind.variable),
+        colour("39", "="),
+        colour("32", secret)
+    )
+}
+
+/// As `grep --color` marks what it looked for: the beginning of the secret.
+fn found_by_grep(kind: &Kind, secret: &str) -> String {
+    let (found, rest) = secret.split_at(4);
+    format!("{}=\u{1b}[01;31m\u{1b}[K{found}\u{1b}[m\u{1b}[K{rest}\n", kind.variable)
+}
+
 /// Returns what must not be readable any more: of a URL, its password.
 fn hidden(kind: &Kind, secret: &str) -> String {
     match secret.rsplit_once('@') {
@@ -94,6 +118,7 @@ fn measure(redact: impl Fn(&str) -> String) -> Vec<(&'static str, usize, usize, 
                 for _ in 0..drawn() {
                     let secret = kind.draw(&mut chance);
                     let masked = redact(&write(kind, &secret));
+                    let masked = without_control_sequences(&masked);
                     // Also a part of it is a leak.
                     let hidden = hidden(kind, &secret);
                     let part = &hidden[hidden.len() / 2..];
