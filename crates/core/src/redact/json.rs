@@ -7,6 +7,7 @@ use serde::de::IgnoredAny;
 
 use super::Redactor;
 use super::named::{self, Class};
+use crate::without_control_sequences;
 
 /// The depth of the keys of our own format: the kind of an event, and its fields.
 const OWN_KEYS: usize = 2;
@@ -19,15 +20,17 @@ pub(super) fn redact<'t>(redactor: &Redactor, text: &'t str) -> Cow<'t, str> {
     let (mut done, mut at, mut depth) = (0, 0, 0_usize);
     // What the key says of the strings that belong to it, also in a list.
     let mut class: Option<Class> = None;
+    // As in `{"name": "DB_PASSWORD", "value": "…"}`: whether the key is `name`, and what the name says of the value beside it.
+    let (mut is_name, mut class_of_pair) = (false, None);
     while let Some(byte) = text.as_bytes().get(at) {
         match byte {
             b'{' => {
                 depth += 1;
-                class = None;
+                (class, class_of_pair) = (None, None);
             }
             b'}' => {
                 depth = depth.saturating_sub(1);
-                class = None;
+                (class, class_of_pair) = (None, None);
             }
             b'"' => {
                 let Some(mut literal) = Literal::at(text, at) else { break };
@@ -35,9 +38,16 @@ pub(super) fn redact<'t>(redactor: &Redactor, text: &'t str) -> Cow<'t, str> {
                 let replacement = if literal.is_key {
                     let replacement =
                         if depth > OWN_KEYS { changed(redactor.redact(&decoded)) } else { None };
-                    class = named::class_of(&decoded);
+                    class = named::class_of(&without_control_sequences(&decoded));
+                    is_name = matches!(&*decoded, "name" | "key");
+                    if decoded == "value" {
+                        class = class_of_pair;
+                    }
                     replacement
                 } else {
+                    if is_name {
+                        class_of_pair = named::class_of(&decoded);
+                    }
                     match class.and_then(|class| named::label_of_field(class, &decoded)) {
                         Some(label) => Some(format!("{}{label}]", super::OPEN)),
                         None => changed(redactor.redact(&decoded)),

@@ -121,8 +121,8 @@ pub(super) struct NamedValues {
 
 impl NamedValues {
     pub(super) fn new() -> Result<Self, regex::Error> {
-        // The end of a name, what closes its quotation or index, and the sign after it.
-        let pattern = r#"(?i:pass(?:word|wd|phrase|wort)?|pwd|pw|secret|token|key|credentials?|cookie|auth|dsn)(?P<rest>[A-Za-z0-9_-]{0,24})(?:\\*["'`]\]?|\])?[ \t]{0,4}(?P<sign>=>|:=|:[ \t]{0,2}[A-Za-z0-9&'_<>.]{2,48}[ \t]{1,2}=|[=:])[ \t]{0,4}(?:[|>][+-]?[ \t]*(?:\n|\\+n)[ \t]+)?"#;
+        // The end of a name, what closes its quotation or index, and the sign after it: also that of `{"name": "NAME", "value": …}`.
+        let pattern = r#"(?i:pass(?:word|wd|phrase|wort)?|pwd|pw|secret|token|key|credentials?|cookie|auth|dsn)(?P<rest>[A-Za-z0-9_-]{0,24})(?:\\*["'`]\]?|\])?[ \t]{0,4}(?P<sign>=>|:=|:[ \t]{0,2}[A-Za-z0-9&'_<>.]{2,48}[ \t]{1,2}=|[=:]|,?(?:[ \t\r\n]|\\+[nr]){0,32}(?:\\*["'])?value(?:\\*["'])?[ \t]{0,4}:)[ \t]{0,4}(?:[|>][+-]?[ \t]*(?:\n|\\+n)[ \t]+)?"#;
         Ok(Self { regex: Regex::new(&of_ascii(pattern))? })
     }
 

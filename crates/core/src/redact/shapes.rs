@@ -205,8 +205,8 @@ struct Together {
 
 impl Together {
     fn new(shapes: &'static [Shape]) -> Result<Self, regex::Error> {
-        // A word begins here; in JSON also after the letter of an escape sequence.
-        let mut pattern = String::from(r"(?:\b|\\[nrtbf]|\\u[0-9a-fA-F]{4})(?:");
+        // A word begins here, or a part of a name; in JSON also after the letter of an escape sequence, and in a URL after a character in hex.
+        let mut pattern = String::from(r"(?:\b|_|%[0-9a-fA-F]{2}|\\[nrtbf]|\\u[0-9a-fA-F]{4})(?:");
         let mut groups = Vec::with_capacity(shapes.len());
         let mut next = 1;
         let mut are_words = true;

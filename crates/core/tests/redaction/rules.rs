@@ -49,6 +49,7 @@ fn a_private_key_is_masked_however_it_is_written() {
         ("with line numbers", numbered),
         ("indented", indented),
         ("in code", quoted),
+        ("in colours", lines.iter().map(|line| format!("\u{1b}[32m{line}\u{1b}[0m\n")).collect()),
         ("in one line", key.replace('\n', " ")),
         ("with other line ends", key.replace('\n', "\r\n")),
         ("in JSON", json!({"private_key": key, "id": 7}).to_string()),
@@ -96,6 +97,18 @@ fn the_mask_names_the_kind_and_the_rest_stays() {
             "{\\\"password\\\": \\\"hunter2\\\", \\\"a\\\": 1}".into(),
             "{\\\"password\\\": \\\"[redacted: password]\\\", \\\"a\\\": 1}",
         ),
+        (
+            "{\"name\": \"DB_PASSWORD\",\n  \"value\": \"hunter2\"}".into(),
+            "{\"name\": \"DB_PASSWORD\",\n  \"value\": \"[redacted: password]\"}",
+        ),
+        (
+            "{\\\"name\\\":\\\"DB_PASSWORD\\\",\\n \\\"value\\\":\\\"hunter2\\\"}".into(),
+            "{\\\"name\\\":\\\"DB_PASSWORD\\\",\\n \\\"value\\\":\\\"[redacted: password]\\\"}",
+        ),
+        (
+            "- name: DB_PASSWORD\n  value: hunter2x!".into(),
+            "- name: DB_PASSWORD\n  value: [redacted: password]",
+        ),
         ("password: &str = \"hunter2\";".into(), "password: &str = \"[redacted: password]\";"),
         ("config['db_password'] = 'hunter2'".into(), "config['db_password'] = '[redacted: password]'"),
         ("Server=db;Password=hunter2;User=ada".into(), "Server=db;Password=[redacted: password];User=ada"),
@@ -105,6 +118,22 @@ fn the_mask_names_the_kind_and_the_rest_stays() {
         ),
         ("a\\ncurl -s -u 'ada:hunter2' a".into(), "a\\ncurl -s -u 'ada:[redacted: password]' a"),
         ("sort -u ada:hunter2, curly -u ada:hunter2".into(), "sort -u ada:hunter2, curly -u ada:hunter2"),
+        (
+            format!("fix_{token}, ?next=%3D{token}"),
+            "fix_[redacted: github token], ?next=%3D[redacted: github token]",
+        ),
+        (
+            format!("\u{1b}[31m{token}\u{1b}[0m \u{1b}[1mAPI_PASSWORD\u{1b}[0m=\u{1b}[32mhunter2\u{1b}[0m"),
+            "\u{1b}[31m[redacted: github token]\u{1b}[0m \u{1b}[1mAPI_PASSWORD\u{1b}[0m=\u{1b}[32m[redacted: password]\u{1b}[0m",
+        ),
+        // The key itself in two colours, and the escape written as in JSON.
+        (format!("\u{1b}[1m{}\u{1b}[m{}.", &token[..4], &token[4..]), "\u{1b}[1m[redacted: github token]."),
+        (format!("{{\"a\":\"\\u001b[31m{token}\"}}"), "{\"a\":\"\\u001b[31m[redacted: github token]\"}"),
+        // In the address of a link that a terminal does not show.
+        (
+            format!("\u{1b}]8;;https://h/?t={token}\u{7}x"),
+            "\u{1b}]8;;https://h/?t=[redacted: github token]\u{7}x",
+        ),
         ("<password>hunter2</password>".into(), "<password>[redacted: password]</password>"),
         (
             "CREATE USER ada IDENTIFIED BY 'hunter2'".into(),
@@ -173,6 +202,8 @@ fn every_string_of_an_event_is_masked_and_the_rest_is_untouched() {
         redactor.redact_event(&unknown).to_json(),
         r#"{"Future": {"token": "[redacted: token]"}, "x": "[redacted: own pattern]"}"#
     );
+    let pairs = r#"{"ToolCall":{"tool_name":"Add","input":{"env":[{"name":"DB_PASSWORD","value":"hunter2"},{"name":"LEVEL","value":"hunter2"}]}}}"#;
+    assert_eq!(redactor.redact_event_json(pairs), pairs.replacen("hunter2", "[redacted: password]", 1));
     // A lone half of a pair is kept as it is written.
     assert_eq!(
         redactor.redact_event_json(r#"{"A":"\ud800 ACME"}"#),
@@ -231,6 +262,11 @@ fn pieces() -> impl Strategy<Value = String> {
             "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC",
             "a",
             "--password ",
+            "\u{1b}[31m",
+            "\u{1b}[0m",
+            "\\u001b[1m",
+            "_",
+            "%3D",
         ]
         .map(str::to_owned),
     );

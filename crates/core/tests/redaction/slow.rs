@@ -72,6 +72,18 @@ const REPEATED: &[&str] = &[
     "-- BEGIN PRIVATE KEY \\n",
     "END PRIVATE KEY--",
     "a END PRIVATE KEY--",
+    // Control sequences.
+    "\u{1b}[31m",
+    "\u{1b}]",
+    "\u{1b}[31mpw=\u{1b}[0m",
+    "\\e[0",
+    "\\\\u001b[1mkey",
+    "_%3D",
+    // A pair of a name and a value.
+    "token, ",
+    "token\n",
+    "token \\\\n",
+    "token,value",
 ];
 
 type Family = (&'static str, fn(usize) -> String);
