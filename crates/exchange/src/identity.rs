@@ -9,6 +9,10 @@
 //! - `origin:S<n>` is set on a session that was imported without a UUID. Its note is the origin, so that a copy of `S<n>` is
 //!   recognised where the session comes from. If it gets a UUID there later, that replaces the origin (`uuid:<UUID>`), and
 //!   copies of `S<n>` have this UUID from then on.
+//!
+//! Copies of a session that were continued in several places have one UUID and different logs. Each store keeps the UUID for the log
+//! that it had first. The others become forks there, with a UUID that follows from the former one and the log. So the former UUID and the log
+//! identify a session in all these stores: under which UUID a store has it depends on the order of the imports.
 
 use azureal_core::{SessionId, SessionRecord, SessionStore, StoreError, Uuid};
 
@@ -34,20 +38,22 @@ pub(crate) struct SessionIdentity {
 impl SessionIdentity {
     /// Returns the identity of a session without a UUID.
     pub(crate) fn of_origin(origin: String) -> Self {
-        Self { uuid: None, forked_from: None, origin, is_copy: false, continuation: None, former: None }
+        Self::new(None, None, origin)
+    }
+
+    /// Returns the identity of a session that is no copy.
+    pub(crate) fn new(uuid: Option<Uuid>, forked_from: Option<Uuid>, origin: String) -> Self {
+        // The user's forks have random UUIDs.
+        let former = forked_from.filter(|_| uuid.is_some_and(is_derived));
+        Self { uuid, forked_from, origin, is_copy: false, continuation: None, former }
     }
 
     /// Returns the identity of a stored session.
     pub(crate) async fn of(store: &dyn SessionStore, record: &SessionRecord) -> Result<Self, StoreError> {
-        let mut identity = Self {
-            uuid: record.uuid,
-            forked_from: record.forked_from,
-            origin: origin(&record.id.to_string(), &record.created_at),
-            is_copy: false,
-            continuation: None,
-            former: None,
-        };
-        if let Some(parent) = record.forked_from {
+        let origin = origin(&record.id.to_string(), &record.created_at);
+        let mut identity = Self::new(record.uuid, record.forked_from, origin);
+        if let Some(parent) = record.forked_from.filter(|_| identity.former.is_none()) {
+            // Earlier versions gave random UUIDs to forks of imports too.
             identity.former = is_imported_under(store, parent, record.id).await?.then_some(parent);
         }
         let of_record = |mark: &azureal_core::Mark| mark.session == record.id;
@@ -68,13 +74,34 @@ impl SessionIdentity {
         Ok(identity)
     }
 
-    /// Returns the key of the marks that imports of this session set.
-    pub(crate) fn key(&self) -> String {
-        match self.uuid {
-            Some(uuid) => uuid_key(uuid),
-            None => self.origin.clone(),
-        }
+    /// Returns the UUID that identifies the session together with its log, in every store.
+    pub(crate) fn lasting_uuid(&self) -> Option<Uuid> {
+        self.former.or(self.uuid)
     }
+}
+
+/// Returns a UUID that follows from texts: of version 8. `context` is what they are.
+pub(crate) fn derived_uuid(context: &str, texts: [&str; 2]) -> Uuid {
+    let mut hasher = blake3::Hasher::new_derive_key(context);
+    hasher.update(texts[0].as_bytes());
+    hasher.update(&[0]);
+    hasher.update(texts[1].as_bytes());
+    let hash = hasher.finalize();
+    let mut bytes = [0; 16];
+    bytes.iter_mut().zip(hash.as_bytes()).for_each(|(byte, hashed)| *byte = *hashed);
+    bytes[6] = bytes[6] & 0x0f | 0x80;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    Uuid::from_bytes(bytes)
+}
+
+/// Says whether a UUID is one that follows from texts.
+pub(crate) fn is_derived(uuid: Uuid) -> bool {
+    uuid.get_version_num() == 8
+}
+
+/// Returns the UUID of a session that an import makes a fork: two stores that take in the same log have it under the same one.
+pub(crate) fn fork_uuid(former: Uuid, log_hash: &str) -> Uuid {
+    derived_uuid("azureal fork of a session with another log", [&former.to_string(), log_hash])
 }
 
 /// Says whether a session was imported under this UUID. A fork that the user created has no such mark.

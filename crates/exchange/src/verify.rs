@@ -27,7 +27,7 @@ pub(crate) async fn verify_record(
     });
     let SessionIdentity { uuid, forked_from, .. } = incoming.identity;
     let same_identity = match outcome {
-        ImportOutcome::Forked { .. } => to.forked_from == uuid,
+        ImportOutcome::Forked { .. } => to.forked_from == incoming.identity.lasting_uuid(),
         _ => (uuid.is_none() || to.uuid == uuid) && to.forked_from == forked_from,
     };
     let differences = [

@@ -135,6 +135,7 @@ fn a_fork_and_the_session_it_comes_from_arrive_as_two() {
 on_every_server! {
     a_fork_arrives_from_a_server_beside_the_session_it_comes_from
     a_session_that_was_continued_on_a_server_and_in_a_file_becomes_a_fork_once
+    copies_that_were_continued_in_three_files_meet_on_a_server_once
 }
 
 fn a_fork_arrives_from_a_server_beside_the_session_it_comes_from<S: Server>() {
@@ -173,6 +174,38 @@ fn a_session_that_was_continued_on_a_server_and_in_a_file_becomes_a_fork_once<S:
     };
     assert_eq!(forked_from("S1"), Value::Null);
     assert_eq!(forked_from("S2"), json!(sessions(&world.path("p/a.azs"))[0].uuid));
+}
+
+fn copies_that_were_continued_in_three_files_meet_on_a_server_once<S: Server>() {
+    let Some(server) = S::shared() else { return };
+    let world = World::new();
+    let on_server = server.store("three");
+    let files = ["a.azs", "b.azs", "c.azs"];
+    talk(&world, files[0]);
+    for copy in &files[1..] {
+        fs::copy(world.path("p/a.azs"), world.path("p").join(copy)).unwrap();
+    }
+    files.iter().for_each(|file| say(&world, file, Some("S1"), file));
+    // Each file knows the fork of another one before they meet.
+    let merges = [
+        ("b.azs", "a.azs"),
+        ("b.azs", "c.azs"),
+        ("a.azs", &on_server),
+        ("c.azs", &on_server),
+        ("b.azs", &on_server),
+        (&on_server, "a.azs"),
+        (&on_server, "b.azs"),
+        (&on_server, "c.azs"),
+    ];
+    for round in 0..2 {
+        for (from, to) in merges {
+            assert_eq!(copy(&world, from, to).code, 0, "{from} to {to}");
+        }
+        for store in files.iter().copied().chain([on_server.as_str()]) {
+            let listed = world.run(&["list", "--all", "--json", "--store", store]).json();
+            assert_eq!(listed.as_array().unwrap().len(), 3, "{store}, round {round}: {listed}");
+        }
+    }
 }
 
 #[test]
@@ -295,6 +328,8 @@ fn a_session_that_became_a_fork_elsewhere_is_recognised_at_home() {
     for store in [&a, &b] {
         assert_eq!(sessions(store).len(), 2, "each conversation stands once in {}", store.display());
     }
+    world.run(&["export", "S2", "--store", "a.azs", "-o", "fork.json"]).quiet();
+    assert!(world.run(&["import", "fork.json", "--store", "b.azs"]).quiet().starts_with("S1 is unchanged"));
     // A fork that the user made is a session of its own, also if it holds only a part of its origin.
     assert_eq!(world.run(&["fork", "S1", "--store", "a.azs"]).code, 0);
     assert_eq!(copy(&world, "a.azs", "b.azs").code, 0);

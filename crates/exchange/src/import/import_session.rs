@@ -14,7 +14,7 @@ use std::ops::ControlFlow;
 
 use azureal_core::{
     Compaction, NewMark, NewSession, NewTurn, Seq, SessionId, SessionStore, StoreError, TIMESTAMP_FORMAT,
-    Tokens, TurnTotals, check_name, normal_timestamp, to_visible_json,
+    Tokens, TurnTotals, Uuid, check_name, normal_timestamp, to_visible_json,
 };
 use jiff::{Timestamp, civil, tz};
 
@@ -23,7 +23,7 @@ use super::event_texts::TextReader;
 use super::lookup::{ImportNote, KnownBeginning, KnownSession, Lookup, RecognisedBy, Search};
 use super::problem::{ImportNotice, ImportProblem};
 use super::{Added, ImportError, ImportOutcome, IncomingSession};
-use crate::identity::{home, origin, origin_mark, uuid_key};
+use crate::identity::{fork_uuid, home, origin, origin_mark, uuid_key};
 
 /// The number of lookups before an import gives up on a session that other processes keep changing.
 const ATTEMPTS: usize = 16;
@@ -147,8 +147,10 @@ impl SessionImport<'_> {
     async fn create(&self, mark: &str, is_fork: bool) -> Result<Option<SessionId>, ImportError> {
         let incoming = self.incoming;
         let identity = &incoming.identity;
-        let (uuid, forked_from) =
-            if is_fork { (None, identity.uuid) } else { (identity.uuid, identity.forked_from) };
+        let (uuid, forked_from) = match identity.lasting_uuid().filter(|_| is_fork) {
+            Some(former) => (self.free_fork_uuid(former).await?, Some(former)),
+            None => (identity.uuid, identity.forked_from),
+        };
         let name = match &incoming.name {
             Some(name) => Some(free_name(self.store, name).await?),
             None => None,
@@ -177,6 +179,12 @@ impl SessionImport<'_> {
             return Ok(None);
         }
         Ok(Some(id))
+    }
+
+    /// Returns the UUID of a fork; `None` if a session has it, which had the log before it was cleared.
+    async fn free_fork_uuid(&self, former: Uuid) -> Result<Option<Uuid>, StoreError> {
+        let uuid = fork_uuid(former, &self.incoming.texts.hash);
+        Ok(self.store.find_uuid(uuid).await?.is_none().then_some(uuid))
     }
 
     /// Appends the missing events, piece by piece; `None` if another process changed the session meanwhile.

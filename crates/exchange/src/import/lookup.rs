@@ -4,7 +4,8 @@
 //! The search uses the UUID, then the marks of earlier imports, then the origin, if that is this store.
 //!
 //! Two sessions with one UUID and different logs come from a project that was copied and continued in both places. They
-//! stay two: the incoming session becomes a fork.
+//! stay two: the incoming session becomes a fork. In a third store, the log of that fork may be under the former UUID, or in a fork
+//! of that store's own: so a fork that an import made is searched under both UUIDs.
 
 use azureal_core::{
     EventRange, ListQuery, Mark, Seq, SessionId, SessionStore, StoreError, Tokens, TurnTotals, Uuid,
@@ -89,7 +90,7 @@ enum Comparison<'a> {
 /// The sessions that were imported under one key.
 struct Marked<'a> {
     found: Option<(KnownSession<'a>, String)>,
-    /// The first of them with another log that is not a fork of the incoming session.
+    /// The first of them with another log that an import did not make a fork.
     another: Option<SessionId>,
     /// The first unused name of a mark.
     free: String,
@@ -104,36 +105,28 @@ pub(super) struct Search<'a> {
 impl<'a> Search<'a> {
     pub(super) async fn look_up(&self) -> Result<Lookup<'a>, ImportError> {
         let identity = &self.incoming.identity;
-        let mut diverged = None;
-        if let Some(uuid) = identity.uuid {
-            match self.with_uuid(uuid).await? {
-                Comparison::Same(session) => return Ok(Lookup::Same { session, by: RecognisedBy::Uuid }),
-                Comparison::Another { id, .. } => diverged = Some(id),
-                Comparison::Missing => {}
-            }
-        }
-        // A session that an import made a fork returns to its origin.
-        if let Some(former) = identity.former
-            && let Comparison::Same(session) = self.with_uuid(former).await?
-        {
-            return Ok(Lookup::Same { session, by: RecognisedBy::Uuid });
-        }
-        let Marked { found, another, free } = self.marked(&identity.key()).await?;
-        if let Some((session, mark)) = found {
-            return Ok(Lookup::Same { session, by: RecognisedBy::Mark(mark) });
-        }
         let Some(uuid) = identity.uuid else {
+            let Marked { found, free, .. } = self.marked(&identity.origin).await?;
+            if let Some((session, mark)) = found {
+                return Ok(Lookup::Same { session, by: RecognisedBy::Mark(mark) });
+            }
             return Ok(match self.at_home().await? {
                 Some(session) => Lookup::Same { session, by: RecognisedBy::Home(None) },
                 None => Lookup::New { mark: free },
             });
         };
-        if let Some(from) = diverged.or(another) {
-            return Ok(match self.among_forks(uuid, from).await? {
-                Some(session) => Lookup::Same { session, by: RecognisedBy::Mark(free) },
-                None => Lookup::Diverged { from, mark: free },
-            });
+        let mut found = self.under(uuid).await?;
+        if let (Lookup::Diverged { mark, .. } | Lookup::New { mark }, Some(former)) =
+            (&mut found, identity.former)
+        {
+            match self.under(former).await? {
+                Lookup::Diverged { mark: free, .. } | Lookup::New { mark: free } => *mark = free,
+                same => return Ok(same),
+            }
         }
+        let Lookup::New { mark: free } = found else {
+            return Ok(found);
+        };
         if let Some((session, _)) = self.marked(&identity.origin).await?.found {
             // A session that has another UUID by now has the same origin by chance.
             let record = self.store.get(session.id()).await?;
@@ -144,6 +137,26 @@ impl<'a> Search<'a> {
         Ok(match self.at_home().await? {
             Some(session) => Lookup::Same { session, by: RecognisedBy::Home(Some(free)) },
             None => Lookup::New { mark: free },
+        })
+    }
+
+    /// Compares with the sessions that have this UUID, or had it until an import made them forks.
+    async fn under(&self, uuid: Uuid) -> Result<Lookup<'a>, ImportError> {
+        let diverged = match self.with_uuid(uuid).await? {
+            Comparison::Same(session) => return Ok(Lookup::Same { session, by: RecognisedBy::Uuid }),
+            Comparison::Another { id, .. } => Some(id),
+            Comparison::Missing => None,
+        };
+        let Marked { found, another, free } = self.marked(&uuid_key(uuid)).await?;
+        if let Some((session, mark)) = found {
+            return Ok(Lookup::Same { session, by: RecognisedBy::Mark(mark) });
+        }
+        let Some(from) = diverged.or(another) else {
+            return Ok(Lookup::New { mark: free });
+        };
+        Ok(match self.among_forks(uuid, from).await? {
+            Some(session) => Lookup::Same { session, by: RecognisedBy::Mark(free) },
+            None => Lookup::Diverged { from, mark: free },
         })
     }
 
@@ -181,7 +194,7 @@ impl<'a> Search<'a> {
                     return Ok(Marked { found: Some((session, name.clone())), another, free: name });
                 }
                 Comparison::Another { id, forked_from } => {
-                    let is_fork = forked_from.is_some() && forked_from == self.incoming.identity.uuid;
+                    let is_fork = forked_from.is_some_and(|from| uuid_key(from) == key);
                     another = another.or((!is_fork).then_some(id));
                     number += 1;
                 }
@@ -265,7 +278,8 @@ impl<'a> Search<'a> {
         Ok(reader.hash() == held.hash)
     }
 
-    /// Searches the forks of `from` for an incoming session that diverged from it: it may have come by another store.
+    /// Searches the forks of `from` for an incoming session that diverged from it: it may have come by another store, without a mark of
+    /// this UUID in earlier versions.
     async fn among_forks(
         &self,
         uuid: Uuid,

@@ -38,6 +38,7 @@ use jiff::Timestamp;
 
 use super::ImportError;
 use super::import_session::{free_name, unless_changed};
+use crate::identity::{derived_uuid, is_derived};
 use ledger::{Counted, Ledger, ledger_mark};
 use reader::{Piece, Reader, Skipped};
 
@@ -117,7 +118,8 @@ impl StoredRuns {
     pub async fn of(store: &dyn SessionStore) -> Result<Self, StoreError> {
         let mut runs = HashSet::new();
         for record in store.list(&ListQuery::default()).await? {
-            if record.uuid.is_some_and(is_derived) {
+            // A fork may have turns that azureal ran.
+            if record.forked_from.is_none() && record.uuid.is_some_and(is_derived) {
                 continue;
             }
             let read = each_page(store, record.id, EventRange::All, |page| {
@@ -316,7 +318,7 @@ impl NativeImport<'_> {
                 (Err(error), _) => return Err(error.into()),
             }
         }
-        let uuid = derived_uuid(candidate.agent, &candidate.head.id);
+        let uuid = native_uuid(candidate.agent, &candidate.head.id);
         let other = if is_first { self.store.find_uuid(uuid).await? } else { None };
         if other.is_none() && is_deleted {
             return Ok(Known::Deleted);
@@ -387,7 +389,7 @@ impl NativeImport<'_> {
             worktree: worktree.to_owned(),
             created_at: head.started.map(stored_time),
             // Another log has the derived one.
-            uuid: forked_from.is_none().then(|| derived_uuid(candidate.agent, &head.id)),
+            uuid: forked_from.is_none().then(|| native_uuid(candidate.agent, &head.id)),
             forked_from,
         })
     }
@@ -581,22 +583,9 @@ impl Task<'_> {
     }
 }
 
-/// Returns the UUID of an imported session: of version 8, from the agent and its id.
-fn derived_uuid(agent: &str, id: &str) -> Uuid {
-    let mut hasher = blake3::Hasher::new_derive_key("azureal imported session");
-    hasher.update(agent.as_bytes());
-    hasher.update(&[0]);
-    hasher.update(id.as_bytes());
-    let hash = hasher.finalize();
-    let mut bytes = [0; 16];
-    bytes.iter_mut().zip(hash.as_bytes()).for_each(|(byte, hashed)| *byte = *hashed);
-    bytes[6] = bytes[6] & 0x0f | 0x80;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    Uuid::from_bytes(bytes)
-}
-
-fn is_derived(uuid: Uuid) -> bool {
-    uuid.get_version_num() == 8
+/// Returns the UUID of an imported session.
+fn native_uuid(agent: &str, id: &str) -> Uuid {
+    derived_uuid("azureal imported session", [agent, id])
 }
 
 fn stored_time(time: Timestamp) -> String {

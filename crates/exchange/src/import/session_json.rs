@@ -85,11 +85,11 @@ pub(super) fn read(path: &Path, text: &str) -> Result<IncomingSession, ImportErr
     let uuid = |text: Option<String>| text.and_then(|text| text.parse::<Uuid>().ok());
     Ok(IncomingSession {
         label: path.display().to_string(),
-        identity: SessionIdentity {
-            uuid: uuid(session.uuid),
-            forked_from: uuid(session.forked_from),
-            ..SessionIdentity::of_origin(origin(&session.id, &session.created))
-        },
+        identity: SessionIdentity::new(
+            uuid(session.uuid),
+            uuid(session.forked_from),
+            origin(&session.id, &session.created),
+        ),
         totals,
         name: Some(session.name).filter(|name| *name != session.id),
         created_at: Some(session.created.clone()),

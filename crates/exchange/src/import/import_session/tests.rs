@@ -1,13 +1,15 @@
 //! Tests of imports into a store in memory.
 
-use azureal_core::{Event, SessionRecord, append_events};
+use std::sync::Arc;
+
+use azureal_core::{Event, ListQuery, Page, SessionRecord, append_events};
 use azureal_store::MemoryStore;
 use futures_executor::block_on;
 
 use super::*;
 use crate::identity::SessionIdentity;
-use crate::import::Difference;
 use crate::import::event_texts::{EventTexts, PIECE_EVENTS};
+use crate::import::{Difference, SourceStore};
 use crate::verify::verify;
 
 fn incoming(texts: &[&str]) -> IncomingSession {
@@ -199,4 +201,139 @@ fn a_session_that_differs_from_its_source_is_found() {
     let mut summarised = incoming(&["a", "b"]);
     summarised.compactions = vec![Compaction::new(Seq(1), "s")];
     assert_eq!(differs(&summarised), Difference::Summary { events: 1 });
+}
+
+/// Stores with a copy of one session, each of which was continued with other texts.
+fn continued_copies(texts: &[&[&str]]) -> Vec<Arc<MemoryStore>> {
+    let mut session = incoming(&["base"]);
+    session.identity.uuid = Some(Uuid::from_u128(1));
+    let copy = |texts: &&[&str]| {
+        let store = MemoryStore::default();
+        import_all(&store, &mut session);
+        say(&store, 1, texts);
+        Arc::new(store)
+    };
+    texts.iter().map(copy).collect()
+}
+
+fn say(store: &MemoryStore, number: u32, texts: &[&str]) {
+    block_on(append_events(store, id(number), texts.iter().map(|text| Event::user(*text)))).unwrap();
+}
+
+/// Imports all sessions of a store into another one.
+fn merge(from: &Arc<MemoryStore>, to: &MemoryStore) {
+    let source = Arc::new(SourceStore::in_place(Arc::clone(from) as Arc<dyn SessionStore>, "other".into()));
+    for record in block_on(source.sessions()).unwrap() {
+        let mut session = block_on(source.session(&record)).unwrap();
+        import_all(to, &mut session);
+    }
+}
+
+/// Returns the texts of all sessions, sorted, and their UUIDs.
+fn logs(store: &MemoryStore) -> Vec<(String, Uuid)> {
+    let text = |record: SessionRecord| {
+        let events = block_on(store.read(record.id, Page::last(99))).unwrap();
+        let texts = events.iter().map(|stored| match stored.event().unwrap() {
+            Event::UserMessage(message) => message.content,
+            other => panic!("{other:?}"),
+        });
+        (texts.collect::<Vec<_>>().join(" "), record.uuid.unwrap())
+    };
+    let mut logs: Vec<_> =
+        block_on(store.list(&ListQuery::default())).unwrap().into_iter().map(text).collect();
+    logs.sort();
+    logs
+}
+
+fn texts_of(store: &MemoryStore) -> Vec<String> {
+    logs(store).into_iter().map(|(text, _)| text).collect()
+}
+
+/// Returns all orders of the numbers below `count`.
+fn orders(count: usize) -> Vec<Vec<usize>> {
+    let Some(last) = count.checked_sub(1) else { return vec![Vec::new()] };
+    let shorter = orders(last).into_iter();
+    let longer = |order: Vec<usize>| {
+        (0..count).map(move |place| {
+            let mut order = order.clone();
+            order.insert(place, last);
+            order
+        })
+    };
+    shorter.flat_map(longer).collect()
+}
+
+#[test]
+fn three_stores_that_are_merged_in_any_order_have_each_log_once() {
+    let merges = [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)];
+    for order in orders(merges.len()) {
+        let stores = continued_copies(&[&["a"], &["b"], &["c"]]);
+        let merge_all = || {
+            order.iter().for_each(|number| {
+                let (from, to) = merges[*number];
+                merge(&stores[from], &stores[to]);
+            })
+        };
+        for round in 0..2 {
+            merge_all();
+            for store in &stores {
+                assert_eq!(texts_of(store), ["base a", "base b", "base c"], "{order:?}, round {round}");
+            }
+        }
+        // The logs grow: one in the store that it comes from, one elsewhere.
+        let fork = |store: &MemoryStore, text: &str| {
+            let (_, uuid) = logs(store).into_iter().find(|(log, _)| log == text).unwrap();
+            block_on(store.find_uuid(uuid)).unwrap().unwrap().number()
+        };
+        say(&stores[0], 1, &["more"]);
+        say(&stores[2], fork(&stores[2], "base b"), &["more"]);
+        for round in 2..4 {
+            merge_all();
+            if round == 2 {
+                continue;
+            }
+            for store in &stores {
+                assert_eq!(
+                    texts_of(store),
+                    ["base a more", "base b more", "base c"],
+                    "{order:?}, round {round}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn copies_that_were_continued_in_steps_have_each_log_once() {
+    // The second and the third have a part that the first does not have.
+    for order in orders(4) {
+        let stores = continued_copies(&[&["a"], &["x", "b"], &["x", "c"], &["x"]]);
+        for round in 0..2 {
+            for to in &order {
+                order.iter().filter(|from| *from != to).for_each(|from| merge(&stores[*from], &stores[*to]));
+            }
+            for store in &stores {
+                assert_eq!(texts_of(store), ["base a", "base x b", "base x c"], "{order:?}, round {round}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_fork_that_an_import_made_is_the_same_one_in_every_store() {
+    let stores = continued_copies(&[&["a"], &["b"], &["c"]]);
+    for to in [0, 2] {
+        merge(&stores[1], &stores[to]);
+    }
+    let uuid = |store: usize| logs(&stores[store]).into_iter().find(|(log, _)| log == "base b").unwrap().1;
+    assert_eq!(uuid(0), uuid(2));
+    assert_ne!(uuid(0), uuid(1));
+    // The UUID is not used twice, also if its session has another log by now.
+    block_on(stores[0].clear(id(2))).unwrap();
+    say(&stores[0], 2, &["else"]);
+    merge(&stores[1], &stores[0]);
+    assert_eq!(texts_of(&stores[0]), ["base a", "base b", "else"]);
+    assert_ne!(uuid(0), uuid(2));
+    merge(&stores[1], &stores[0]);
+    assert_eq!(texts_of(&stores[0]).len(), 3);
 }

@@ -408,9 +408,9 @@ fn a_store_without_marks_imports_too() {
 
 #[test]
 fn the_uuid_of_a_session_follows_from_its_agent_and_id() {
-    let uuid = derived_uuid("claude", ID);
-    assert_eq!(uuid, derived_uuid("claude", ID));
-    assert_ne!(uuid, derived_uuid("codex", ID));
+    let uuid = native_uuid("claude", ID);
+    assert_eq!(uuid, native_uuid("claude", ID));
+    assert_ne!(uuid, native_uuid("codex", ID));
     assert!(is_derived(uuid) && !is_derived(Uuid::new_v4()));
     assert_eq!(uuid.get_variant(), Uuid::new_v4().get_variant());
 }
