@@ -44,7 +44,20 @@ pub(super) fn parse(text: &str) -> Result<Node, Problem> {
         };
         Problem::new(place, format!("this YAML cannot be read: {message}"))
     })?;
-    Ok(parsed.node(text))
+    Ok(parsed.node(&Source::of(text)))
+}
+
+/// The text of a file.
+struct Source<'a> {
+    text: &'a str,
+    /// The end of its last value, if nothing follows that, not even a newline.
+    open_end: Option<usize>,
+}
+
+impl<'a> Source<'a> {
+    fn of(text: &'a str) -> Self {
+        Self { text, open_end: (!text.ends_with(['\n', ' ', '\t'])).then(|| text.trim_end().len()) }
+    }
 }
 
 impl From<Location> for ConfigPosition {
@@ -66,7 +79,7 @@ enum ParsedValue {
 
 impl Parsed {
     /// Returns the value as cllm understands it.
-    fn node(self, source: &str) -> Node {
+    fn node(self, source: &Source<'_>) -> Node {
         let Spanned { value, referenced, defined, .. } = self.0;
         let value = match value {
             ParsedValue::Scalar(scalar) => scalar_value(scalar, defined, source),
@@ -89,7 +102,7 @@ impl Parsed {
 }
 
 /// Reads a scalar by the rules of cllm's parser, which are those of YAML 1.1: `0644` is 420, and `y` is a text.
-fn scalar_value(scalar: Value, place: Location, source: &str) -> Value {
+fn scalar_value(scalar: Value, place: Location, source: &Source<'_>) -> Value {
     let span = place.span();
     let (Some(start), Some(length)) = (span.byte_offset(), span.byte_len()) else {
         return scalar;
@@ -97,39 +110,54 @@ fn scalar_value(scalar: Value, place: Location, source: &str) -> Value {
     let (start, length) =
         (usize::try_from(start).unwrap_or(usize::MAX), usize::try_from(length).unwrap_or(0));
     let end = start.saturating_add(length);
-    let (Some(before), Some(written)) = (source.get(..start), source.get(start..end)) else {
+    let (Some(before), Some(written)) = (source.text.get(..start), source.text.get(start..end)) else {
         return scalar;
     };
-    let is_last = source.trim_end().len() <= end && !source.ends_with(['\n', ' ', '\t']);
-    match (scalar, written.bytes().next()) {
-        (scalar, Some(b'"' | b'\'')) => scalar,
+    // The text of a block may begin with a quote.
+    let is_block = follows_block_header(before);
+    match scalar {
+        scalar if !is_block && written.starts_with(['"', '\'']) => scalar,
         // A block. That parser adds no newline that is not in the file.
-        (Value::Text(mut text), _) if text.ends_with('\n') => {
-            if is_last {
+        Value::Text(mut text) if text.ends_with('\n') => {
+            if source.open_end.is_some_and(|open_end| open_end <= end) {
                 text.pop();
             }
             Value::Text(text)
         }
-        (scalar, _) if has_tag(before) || is_block(before, written) => scalar,
-        (_, _) => plain_scalar::resolve(written.trim()),
+        scalar if is_block || written.contains('\n') || written.starts_with(['|', '>']) => scalar,
+        scalar if has_tag(before) => scalar,
+        _ => plain_scalar::resolve(written.trim()),
     }
 }
 
-/// Returns whether a scalar has several lines, or is in the line after a `|` or `>`.
-fn is_block(before: &str, written: &str) -> bool {
+/// Returns whether a scalar begins in the line after a `|` or `>`.
+fn follows_block_header(before: &str) -> bool {
     let header = before.trim_end_matches([' ', '\t']).strip_suffix('\n').unwrap_or_default();
-    let header = header.lines().next_back().unwrap_or_default();
-    let header = header.split_once(" #").map_or(header, |(header, _)| header);
-    let word = header.split_whitespace().next_back().unwrap_or_default();
-    written.contains('\n') || written.starts_with(['|', '>']) || word.starts_with(['|', '>'])
+    let header = header.lines().next_back().map_or("", without_comment);
+    header.split_whitespace().next_back().is_some_and(|word| word.starts_with(['|', '>']))
 }
+
+/// The distance to a tag. A file may have one line of a megabyte before thousands of scalars.
+const TAG_WITHIN: usize = 512;
 
 /// Returns whether the text before a scalar ends with a tag, such as `!!str`, which says what the scalar is.
 fn has_tag(before: &str) -> bool {
-    let mut words = before.rsplit(|c: char| c.is_whitespace()).filter(|word| !word.is_empty());
+    let near = before.get(before.ceil_char_boundary(before.len().saturating_sub(TAG_WITHIN))..);
+    let mut lines = near.unwrap_or_default().rsplit('\n');
+    // No comment is before a scalar in its own line.
+    let same = lines.next().unwrap_or_default();
+    let words = std::iter::once(same).chain(lines.map(without_comment));
+    let mut words = words.flat_map(|line| line.split_whitespace().rev());
     let word = words.next().unwrap_or_default();
     let word = if word.starts_with('&') { words.next().unwrap_or_default() } else { word };
     word.starts_with('!')
+}
+
+fn without_comment(line: &str) -> &str {
+    if line.trim_start().starts_with('#') {
+        return "";
+    }
+    line.split_once(" #").map_or(line, |(line, _)| line)
 }
 
 impl<'de> Deserialize<'de> for Parsed {
@@ -199,6 +227,8 @@ impl<'de> Visitor<'de> for AnyValue {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     fn value_of(text: &str) -> Value {
@@ -226,6 +256,8 @@ mod tests {
             ("&a 0644", Value::Integer(420)),
             ("&a !!str 0644", text("0644")),
             ("0644 # octal", Value::Integer(420)),
+            ("# octal !yes\n  0644", Value::Integer(420)),
+            ("!!str # not octal\n  0644", text("0644")),
             ("two\n  lines", text("two lines")),
             ("~", Value::Nothing),
             ("", Value::Nothing),
@@ -251,11 +283,30 @@ mod tests {
             ("A: |-\n  x", "x"),
             ("A: |-\n  0644", "0644"),
             ("A: >2- # mode\n  0644", "0644"),
+            ("A: |\n  \"x\" and", "\"x\" and"),
+            ("A: |\n  'x'", "'x'"),
+            ("A: |\n  'x'\n", "'x'\n"),
             ("A: |\n  x\n", "x\n"),
             ("A: |\n  x\n  ", "x\n"),
             ("A: |\n  x\nB: 1", "x\n"),
         ] {
             assert_eq!(value_of(written), Value::Text(expected.to_owned()), "{written:?}");
+        }
+    }
+
+    #[test]
+    fn the_time_of_a_file_grows_with_its_size_and_not_with_its_values_too() {
+        let values = format!("A: [{}]\n", ["1"; 19_000].join(", "));
+        let time = |text: &str| {
+            let start = Instant::now();
+            parse(text).unwrap();
+            start.elapsed()
+        };
+        let alone = (0..3).map(|_| time(&values)).max().unwrap();
+        let long = "x".repeat(900_000);
+        for text in [format!("{values}{}", "\n".repeat(900_000)), format!("A: [{long}, {}", &values[4..])] {
+            // 80 times of it when each value looked at the rest of the file.
+            assert!(time(&text) < 12 * alone, "{alone:?}, {:?}", time(&text));
         }
     }
 }

@@ -16,6 +16,7 @@ pub(super) fn add_to(environment: &mut Environment<'_>) {
     }
     environment.add_filter("filesizeformat", file_size);
     environment.add_filter("float", float);
+    environment.add_filter("indent", indent);
     environment.add_filter("int", int);
     environment.add_filter("percent", percent);
     // A number is a text here too: `{{ 1.5|replace(".", "_") }}`.
@@ -71,6 +72,10 @@ fn text_method(text: &str, name: &str, args: &[Value]) -> Result<Option<Value>, 
         "swapcase" => {
             let () = from_args(args)?;
             swapped(text).into()
+        }
+        "title" => {
+            let () = from_args(args)?;
+            titled(text).into()
         }
         "center" => {
             let (width, fill) = padding()?;
@@ -141,6 +146,17 @@ fn swapped(text: &str) -> String {
         .collect()
 }
 
+/// Begins each run of letters with a capital, as in Python: `it's` becomes `It'S`.
+fn titled(text: &str) -> String {
+    let mut follows_letter = false;
+    text.chars()
+        .flat_map(|c| -> Box<dyn Iterator<Item = char>> {
+            let is_inside = std::mem::replace(&mut follows_letter, c.is_alphabetic());
+            if is_inside { Box::new(c.to_lowercase()) } else { Box::new(c.to_uppercase()) }
+        })
+        .collect()
+}
+
 /// The longest padding. Without a limit, one call could take all memory.
 const LONGEST_PADDING: i64 = 1 << 20;
 
@@ -174,8 +190,11 @@ fn found_in(
         }
         Some(place) => usize::try_from(place).unwrap_or(length).min(length),
     };
-    let start = place(start, 0);
-    let part: String = text.chars().skip(start).take(place(end, length).saturating_sub(start)).collect();
+    // Not even an empty text is behind the end.
+    let is_behind = start.is_some_and(|start| usize::try_from(start).is_ok_and(|start| start > length));
+    let (start, end) = (place(start, 0), place(end, length));
+    let is_nowhere = is_behind || start > end;
+    let part: String = text.chars().skip(start).take(end.saturating_sub(start)).collect();
     if matches!(name, "startswith" | "endswith") {
         // One text or several.
         let several =
@@ -188,11 +207,13 @@ fn found_in(
             .iter()
             .map(|one| one.as_str().ok_or_else(|| invalid("only a text can be looked for")))
             .collect::<Result<_, _>>()?;
-        return Ok(several.into_iter().any(is_there).into());
+        return Ok((!is_nowhere && several.into_iter().any(is_there)).into());
     }
     let wanted = wanted.as_str().ok_or_else(|| invalid("only a text can be looked for"))?;
     let found = match name {
+        "count" if is_nowhere => return Ok(0.into()),
         "count" => return Ok(part.matches(wanted).count().into()),
+        _ if is_nowhere => None,
         "find" | "index" => part.find(wanted),
         _ => part.rfind(wanted),
     };
@@ -217,14 +238,24 @@ fn split(
         Some(separator) if is_from_end => text.rsplitn(parts, separator).map(str::to_owned).collect(),
         Some(separator) => text.splitn(parts, separator).map(str::to_owned).collect(),
         None => {
+            // The rest behind the last split keeps its outer space.
+            let cut = |rest: &'_ str| -> usize {
+                match is_from_end {
+                    true => rest.trim_end().len(),
+                    false => rest.len() - rest.trim_start().len(),
+                }
+            };
             let mut found = Vec::new();
-            let mut rest = text.trim();
-            while !rest.is_empty() {
+            let mut rest = text;
+            loop {
+                let (before, after) = rest.split_at(cut(rest));
+                rest = if is_from_end { before } else { after };
+                if rest.is_empty() {
+                    break;
+                }
                 let split = match is_from_end {
-                    true => rest.rsplit_once(char::is_whitespace).map(|(rest, word)| (word, rest.trim_end())),
-                    false => {
-                        rest.split_once(char::is_whitespace).map(|(word, rest)| (word, rest.trim_start()))
-                    }
+                    true => rest.rsplit_once(char::is_whitespace).map(|(rest, word)| (word, rest)),
+                    false => rest.split_once(char::is_whitespace),
                 };
                 let (word, after) = split.filter(|_| found.len() < most).unwrap_or((rest, ""));
                 found.push(word.to_owned());
@@ -288,7 +319,13 @@ fn int(
         Some(default) => default,
         None => by_name.get::<Option<Value>>("default")?.unwrap_or_else(|| 0.into()),
     };
-    minijinja::filters::int(state, value, Some(default), base, by_name)
+    // Python takes space around a number and underscores between its digits.
+    let number = value.as_str().map(|text| {
+        let text = text.trim();
+        let is_grouped = !text.starts_with('_') && !text.ends_with('_') && !text.contains("__");
+        Value::from(if is_grouped { text.replace('_', "") } else { text.to_owned() })
+    });
+    minijinja::filters::int(state, number.as_ref().unwrap_or(value), Some(default), base, by_name)
 }
 
 /// Returns a value as a number with a fraction; another one if it is none.
@@ -318,6 +355,30 @@ fn percent(state: &mut State<'_, '_>, text: &Value, value: &Value) -> Result<Val
         args.push(value.clone());
     }
     state.apply_filter("format", &args)
+}
+
+/// Indents the lines of a text by a number of spaces or by a text: not the first one, and not blank ones, unless they are asked for.
+fn indent(text: &str, by_place: Rest<Value>, by_name: Kwargs) -> Result<String, Error> {
+    let args = Arguments { by_place, by_name };
+    let width: Option<Value> = args.get(0, "width")?;
+    let first = args.get::<Value>(1, "first")?.is_some_and(|first| first.is_true());
+    let blank = args.get::<Value>(2, "blank")?.is_some_and(|blank| blank.is_true());
+    args.end(3)?;
+    let space = match width.as_ref().and_then(Value::as_str) {
+        Some(space) => space.to_owned(),
+        None => repeated(' ', width.map_or(Ok(4), i64::try_from)?)?,
+    };
+    let mut indented = String::new();
+    for (place, line) in text.split('\n').enumerate() {
+        if place > 0 {
+            indented.push('\n');
+        }
+        if if place == 0 { first } else { blank || !line.is_empty() } {
+            indented.push_str(&space);
+        }
+        indented.push_str(line);
+    }
+    Ok(indented)
 }
 
 /// Replaces parts of a text, `count` of them at most.
@@ -621,6 +682,15 @@ mod tests {
                 "-ab-",
             ),
             ("{{ '12'.isdecimal() }} {{ ''.isdecimal() }}", "True False"),
+            ("{{ \"it's bar-baz 7b\".title() }}", "It'S Bar-Baz 7B"),
+            ("{{ ' 7 '|int }} {{ '1_000'|int }} {{ '1__0'|int }} {{ '_1'|int(5) }}", "7 1000 0 5"),
+            ("{{ 'x\n'|indent(2) }}|{{ ''|indent(4, true) }}|", "x\n|    |"),
+            ("{{ 'a\n\nb'|indent }}", "a\n\n    b"),
+            ("{{ 'a\n\nb'|indent('> ', first=true, blank=true) }}", "> a\n> \n> b"),
+            ("{{ ' a b  c '.split(none, 1) }}", "['a', 'b  c ']"),
+            ("{{ ' a b  c '.rsplit(none, 1) }} {{ ' a  b '.split() }}", "[' a b', 'c'] ['a', 'b']"),
+            ("{{ 'abc'.find('', 5) }} {{ 'abc'.find('', 3) }} {{ 'abc'.count('', 5) }}", "-1 3 0"),
+            ("{{ 'abc'.startswith('', 5) }} {{ 'abc'.find('', 2, 1) }}", "False -1"),
         ] {
             let rendered = environment.render_str(template, &values);
             assert_eq!(rendered.unwrap_or_else(|error| error.to_string()), expected, "{template}");
