@@ -12,6 +12,7 @@
 use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -136,7 +137,9 @@ pub(super) struct Index {
     pub(super) metadata: Metadata,
     pub(super) messages: Vec<Place>,
     pub(super) problems: Vec<NativeProblem>,
-    numbers: HashMap<String, usize>,
+    /// The id of each message.
+    ids: Vec<Arc<str>>,
+    numbers: HashMap<Arc<str>, usize>,
     further_problems: u64,
 }
 
@@ -230,11 +233,13 @@ impl Index {
     }
 
     fn put(&mut self, id: String, place: Place) {
-        if let Some(known) = self.numbers.get(&id).and_then(|number| self.messages.get_mut(*number)) {
+        if let Some(known) = self.numbers.get(id.as_str()).and_then(|number| self.messages.get_mut(*number)) {
             if place.is_own || !known.is_own {
                 *known = place;
             }
         } else if self.messages.len() < MOST_MESSAGES {
+            let id = Arc::from(id);
+            self.ids.push(Arc::clone(&id));
             self.numbers.insert(id, self.messages.len());
             self.messages.push(place);
         } else {
@@ -264,7 +269,10 @@ impl Index {
             return self.problem(line, "it removes a message that is not in the session");
         };
         self.messages.truncate(number);
-        self.numbers.retain(|_, known| *known < number);
+        // Only what is removed is looked at: a session can have many of both.
+        for removed in self.ids.drain(number..) {
+            self.numbers.remove(&removed);
+        }
     }
 
     fn problem(&mut self, line: u64, reason: impl Into<String>) {
