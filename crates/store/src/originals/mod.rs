@@ -607,16 +607,45 @@ fn write_packed(
     write: impl FnOnce(&File) -> io::Result<()>,
 ) -> io::Result<()> {
     let into = create_in(folder, session.to_string())?;
-    let unfinished = format!("{}.tmp", name.run);
-    into.remove(unfinished.as_ref())?;
-    let file = into.create_file(unfinished.as_ref(), OFlags::WRONLY)?;
-    let written = write(&file).and_then(|()| file.sync_all());
-    let written = written.and_then(|()| into.rename(unfinished.as_ref(), name.file().as_ref()));
-    if written.is_err() {
-        into.remove(unfinished.as_ref()).ok();
-    }
-    written?;
+    write_whole(&into, &name.file(), &format!("{}.tmp", name.run), write)?;
     into.sync()
+}
+
+/// Writes a file, which has its name only when it is complete and synced. Two processes may write the same one, such as the original of a
+/// session that both import: the second waits for the first.
+fn write_whole(
+    into: &Folder,
+    name: &str,
+    unfinished: &str,
+    write: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<()> {
+    let (name, unfinished) = (name.as_ref(), unfinished.as_ref());
+    let file = lock_unfinished(into, unfinished)?;
+    let written = write(&file).and_then(|()| file.sync_all());
+    let written = written.and_then(|()| into.rename(unfinished, name));
+    if written.is_err() {
+        into.remove(unfinished).ok();
+    }
+    written
+}
+
+/// Creates a file, or takes the one that a killed process left, and locks it.
+fn lock_unfinished(into: &Folder, name: &OsStr) -> io::Result<File> {
+    loop {
+        let file = match into.create_file(name, OFlags::WRONLY) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                let Some(file) = found(into.open_file(name, OFlags::WRONLY))? else { continue };
+                file
+            }
+            created => created?,
+        };
+        file.lock()?;
+        // Otherwise the writer before has renamed it.
+        if into.has(name, &file) {
+            file.set_len(0)?;
+            return Ok(file);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -152,6 +152,7 @@ fn compression_that_was_interrupted_is_repeated() {
     let own = world.folder.path().join("originals").join(SESSION.to_string());
     Folder::open_or_create(&own).unwrap();
     fs::write(own.join("a.tmp"), "half").unwrap();
+    fs::set_permissions(own.join("a.tmp"), fs::Permissions::from_mode(0o600)).unwrap();
     world.finish();
     assert_eq!(world.files(&SESSION.to_string()), ["1-4-a.zst"]);
     // The second form is complete, and a part of the first is still there.
@@ -159,6 +160,23 @@ fn compression_that_was_interrupted_is_repeated() {
     world.finish();
     assert_eq!(world.files("new"), [""; 0]);
     assert_eq!(world.text(SESSION, "a").unwrap().1, "x\n");
+}
+
+#[test]
+fn writers_of_the_same_original_do_not_disturb_each_other() {
+    let world = World::new();
+    let content = "line\n".repeat(10_000);
+    let original = Original { run: "a".to_owned(), first: Seq(1), last: Seq(4), bytes: 0 };
+    let whole = format!("{{\"run\":\"a\"}}\n\n{content}");
+    for _ in 0..20 {
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| world.originals.put_copy(SESSION, &original, &mut whole.as_bytes()).unwrap());
+            }
+        });
+        assert_eq!(world.files(&SESSION.to_string()), ["1-4-a.zst"]);
+        assert_eq!(world.text(SESSION, "a").unwrap().1, content);
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::mask::{Mask, Masked};
 use super::name::{NewName, PackedName};
 use super::pack::{framed, pack, pack_reader, read_header};
 use super::reader::OutputReader;
-use super::{FileOriginals, NEW, create_in, open_parts, pack_new, remove_new};
+use super::{FileOriginals, NEW, create_in, open_parts, pack_new, remove_new, write_whole};
 
 /// The largest original that is uploaded, compressed, in bytes.
 pub(crate) const LARGEST_UPLOAD: u64 = 64 << 20;
@@ -67,17 +67,8 @@ impl FileOriginals {
     }
 }
 
-/// Writes a file, which has its name only when it is complete and synced.
 fn write_new(into: &Folder, name: &str, content: &mut dyn Read) -> io::Result<()> {
-    let unfinished = format!("{name}.tmp");
-    into.remove(unfinished.as_ref())?;
-    let mut file = into.create_file(unfinished.as_ref(), OFlags::WRONLY)?;
-    let written = io::copy(content, &mut file).and_then(|_| file.sync_all());
-    let written = written.and_then(|()| into.rename(unfinished.as_ref(), name.as_ref()));
-    if written.is_err() {
-        into.remove(unfinished.as_ref()).ok();
-    }
-    written
+    write_whole(into, name, &format!("{name}.tmp"), |mut file| io::copy(content, &mut file).map(drop))
 }
 
 /// Compresses a new original into a file without a name, so that a crash leaves nothing.
