@@ -5,6 +5,7 @@ use azureal_engine::{Recovered, SpooledTurn, end_commands, stop_turn};
 use azureal_process::ProcessIdentity;
 
 use super::describe_holder;
+use super::error::quit_there;
 use crate::error::Error;
 use crate::sessions::called;
 use crate::workspace::Workspace;
@@ -42,12 +43,9 @@ impl Workspace {
             let name = called(&self.store.get(session).await?);
             let open = self.opened_now().into_iter().find(|(opened, _)| opened.session_id() == Some(session));
             if let Some((opened, process)) = open {
-                let (agent, pid) =
-                    (opened.holder.agent, process.map(|process| format!(" (process {})", process.pid)));
-                let message =
-                    format!("{name} is open in the interface of {agent}{}", pid.unwrap_or_default());
-                return Err(Error::new("elsewhere", message)
-                    .with_hint("quit it there; what was added becomes part of the session"));
+                let message = format!("{name} is open in the interface of {}", opened.holder.agent);
+                let pid = process.map(|process| process.pid);
+                return Err(Error::new("elsewhere", message).with_hint(quit_there(pid)));
             }
             let leases = self.store.held_leases().await?;
             if let Some((_, holder)) = leases.iter().find(|(leased, _)| *leased == session) {

@@ -120,10 +120,16 @@ pub(super) fn busy_error(busy: &Busy) -> Error {
                 "wait for it (`run` does with `--wait`), end it with `azureal cancel {session}` where it runs"
             )
         }
-        BusyPlace::Interface => "quit it there; what was added becomes part of the session".to_owned(),
+        BusyPlace::Interface => quit_there(busy.holder.as_ref().map(|holder| holder.pid)),
     };
     Error::new("busy", describe_busy(busy))
         .with_hint(format!("{end}, or continue in a copy with `azureal fork {session}`"))
+}
+
+/// Returns how the interface of an agent is quit. If its azureal was killed, it may have no terminal any more.
+pub(super) fn quit_there(pid: Option<u32>) -> String {
+    let kill = pid.map(|pid| format!(", or `kill {pid}` if its terminal is gone")).unwrap_or_default();
+    format!("quit it there{kill}; what was added becomes part of the session")
 }
 
 /// Describes a turn of another process: which session, which agent, since when, and where.
