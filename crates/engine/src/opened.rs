@@ -32,6 +32,9 @@ const LARGEST: u64 = 1 << 20;
 pub struct OpenedSession {
     /// Names the note, and marks the processes of the program.
     pub run: String,
+    /// The process group of azureal and of the program. Commands that the program leaves behind have one of their own.
+    #[serde(default)]
+    pub group: Option<u32>,
     /// The number of the session.
     pub session: u32,
     /// The time at which the session was created: in another store, another session has its number.
@@ -178,22 +181,22 @@ fn look_at(folder: &Folder, name: &OsStr) -> io::Result<Option<FoundNote>> {
     }
     let is_its_own = |opened: &OpenedSession| Path::new(name).file_stem() == Some(OsStr::new(&opened.run));
     let Some(opened) = opened.filter(is_its_own) else { return Ok(None) };
-    let process = process.map(|process| started_program(&opened, process));
-    let is_running = process.as_ref().is_some_and(ProcessIdentity::is_alive);
-    Ok(Some(match is_ours && !is_running {
+    let running = process.as_ref().and_then(|noted| running(&opened, noted));
+    Ok(Some(match is_ours && running.is_none() {
         true => FoundNote::Ended(Box::new(OpenedNote { file, folder: folder.clone(), opened, process })),
-        false => FoundNote::Open(Box::new(opened), process.filter(|_| is_running)),
+        false => FoundNote::Open(Box::new(opened), running),
     }))
 }
 
-/// Returns the process that a note is about: the noted one. If azureal was killed when it had started the program and not noted it yet, that is
-/// the program.
-fn started_program(opened: &OpenedSession, noted: ProcessIdentity) -> ProcessIdentity {
-    if noted.pid != opened.holder.pid || noted.is_alive() {
-        return noted;
+/// Returns the process that runs a session: the noted one, or else another process of the program. The noted one may be a launcher, which was
+/// killed alone, or azureal, which was killed before it noted the program.
+fn running(opened: &OpenedSession, noted: &ProcessIdentity) -> Option<ProcessIdentity> {
+    if noted.is_alive() {
+        return Some(noted.clone());
     }
-    let marked = Marker::new(RUN_MARKER, opened.run.clone()).map(|marker| find_marked(&marker));
-    marked.ok().and_then(|marked| marked.into_iter().next()).unwrap_or(noted)
+    let group = opened.group?;
+    let marker = Marker::new(RUN_MARKER, opened.run.clone()).ok()?;
+    find_marked(&marker).into_iter().filter(|process| process.group() == Some(group)).min()
 }
 
 /// The content of a note.
@@ -233,6 +236,12 @@ impl OpenedNote {
         self.process.as_ref()
     }
 
+    /// Returns whether the program runs. Its launcher may have ended before it.
+    pub fn is_running(&self) -> bool {
+        let running = self.process.as_ref().and_then(|noted| running(&self.opened, noted));
+        running.is_some_and(|process| process.pid != std::process::id())
+    }
+
     /// Notes the process of the program.
     pub fn note_process(&mut self, process: ProcessIdentity) -> Result<(), SpoolError> {
         let ProcessIdentity { pid, started: began } = process.clone();
@@ -270,6 +279,7 @@ mod tests {
     fn opened(run: &str, session: u32) -> OpenedSession {
         OpenedSession {
             run: run.to_owned(),
+            group: None,
             session,
             session_made: "2026-01-31T09:30:00Z".to_owned(),
             events: 7,

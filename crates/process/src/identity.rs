@@ -95,6 +95,11 @@ impl ProcessIdentity {
         None
     }
 
+    /// Returns the process group of this very process; `None` if it has ended, or if the system does not tell.
+    pub fn group(&self) -> Option<u32> {
+        self.entry().ok().flatten().map(|entry| entry.group)
+    }
+
     /// Waits until this process has ended, at most `timeout`; returns whether it has.
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;

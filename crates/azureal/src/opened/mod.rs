@@ -61,7 +61,7 @@ pub struct InterfaceCommand {
 pub enum TakeBack<'a> {
     /// What was added is in the store.
     Done(TakenBack),
-    /// A turn still runs, in a background process of the program.
+    /// A process of the program still runs.
     Running(Box<InterfaceRun<'a>>),
 }
 
@@ -118,8 +118,10 @@ impl Workspace {
             Placement::Import(_) => None,
         };
         let run = Uuid::new_v4().simple().to_string();
+        let this_process = ProcessIdentity::of(std::process::id());
         let mut note = notes.begin(OpenedSession {
             run: run.clone(),
+            group: this_process.as_ref().and_then(ProcessIdentity::group),
             session: record.id.number(),
             session_made: record.created_at.clone(),
             events: record.counts.events,
@@ -155,7 +157,7 @@ impl Workspace {
         }
         info!(session = %record.id, agent = command.agent, "wrote a session into the home of an agent");
         // Until the program is noted, this process counts: the note must not look finished.
-        if let Some(process) = ProcessIdentity::of(std::process::id()) {
+        if let Some(process) = this_process {
             note.note_process(process)?;
         }
         Ok(InterfaceRun { workspace: self, note, command, _lease: lease })
@@ -266,8 +268,12 @@ impl<'a> InterfaceRun<'a> {
         }
     }
 
-    /// Takes back what was added. The program has ended. If a turn still runs in a background process of it, call it again later.
+    /// Takes back what was added, when the process that was [`started`](Self::started) has ended. It may be a launcher that ended before the
+    /// program, or the program may run a turn in a background process: then call this again later.
     pub async fn take_back(self) -> Result<TakeBack<'a>, Error> {
+        if self.note.is_running() {
+            return Ok(TakeBack::Running(Box::new(self)));
+        }
         let taken = self.workspace.take_back(self.note.opened()).await;
         let taken = taken.map_err(|error: Error| {
             error.with_hint("the next azureal command tries again; nothing is lost")

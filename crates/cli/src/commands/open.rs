@@ -22,7 +22,7 @@ use crate::failure::Failure;
 use crate::foreground::wait_in_foreground;
 use crate::output::{Output, tell, warn};
 
-/// How often a turn in the background is looked at.
+/// How often a program is looked at that still runs.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Open a session in the own interface of an agent's program
@@ -121,17 +121,20 @@ async fn start(mut run: InterfaceRun<'_>) -> Result<(InterfaceRun<'_>, Option<Ex
     Ok((run, exit.ok()))
 }
 
-/// Takes back what was added. Waits for a turn that the program runs in the background: then the signals of the terminal are for us.
+/// Takes back what was added. Waits for a program that still runs, in the background or without its launcher: then the signals of the terminal
+/// are for us.
 async fn take_back(mut run: InterfaceRun<'_>, signals_are_ours: &AtomicBool) -> Result<TakenBack, Failure> {
+    // Helpers of a program may end a moment after it.
+    let mut is_first_look = true;
     loop {
         let name = run.command.name;
         run = match run.take_back().await? {
             TakeBack::Done(taken) => return Ok(taken),
             TakeBack::Running(run) => *run,
         };
-        if !signals_are_ours.swap(true, Ordering::SeqCst) {
+        if !std::mem::take(&mut is_first_look) && !signals_are_ours.swap(true, Ordering::SeqCst) {
             tell(&format!(
-                "{name} still runs a turn in the background. Waiting for it; after Ctrl-C the next azureal command adds it"
+                "{name} still runs. Waiting for its end; after Ctrl-C a later azureal command takes back what was added"
             ));
         }
         thread::sleep(POLL_INTERVAL);

@@ -18,7 +18,7 @@ use crate::real_agents::Real;
 use crate::world::{Ran, World, assistant, exported, user};
 
 /// A program that resumes a session as Claude Code does, and answers each line that is typed. `back` continues from the first prompt,
-/// `delete` removes the session, `fail` ends with an error, `stop` stops the program.
+/// `delete` removes the session, `fail` ends with an error, `stop` stops the program, `leave` leaves a command behind.
 const CLAUDE: &str = r#"
 [ "$1" = --version ] && { echo '2.1.197 (Claude Code)'; exit; }
 [ "$1" = --resume ] || exit 2
@@ -37,6 +37,7 @@ while read -r typed; do
         fail) exit 3 ;;
         stop) kill -STOP $$; echo continued; continue ;;
         delete) rm "$file"; exit 0 ;;
+        leave) setsid sh -c 'echo $$ > "$HOME/left"; exec sleep 100' < /dev/null > /dev/null 2>&1 & continue ;;
         back) last=$(grep -o '"uuid":"[^"]*"' "$file" | head -n 1 | cut -d '"' -f 4) ;;
     esac
     number=$((number + 1))
@@ -298,32 +299,88 @@ fn a_program_that_stops_itself_leaves_the_user_to_the_shell() {
     assert_no_trace(&world);
 }
 
+/// Returns the process that `azureal ps` shows.
+fn shown_process(world: &World) -> u64 {
+    run(world, &["ps", "--json"]).json()[0]["pid"].as_u64().unwrap()
+}
+
+fn parent_of(process: u64) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap().trim().parse().unwrap()
+}
+
+fn kill(process: u64) {
+    assert!(Command::new("kill").args(["-9", &process.to_string()]).status().unwrap().success());
+}
+
+/// Asserts that the session is open, and that no command takes it back.
+#[track_caller]
+fn assert_open(world: &World) {
+    let refused = run(world, &["run", "-s", "S1", "-a", "offline", "no"]);
+    assert_eq!(refused.code, 1, "{refused}");
+    let hint = format!("`kill {}` if its terminal is gone", shown_process(world));
+    for part in ["S1 is open in the interface of claude", &hint] {
+        assert!(refused.stderr.contains(part), "{refused}");
+    }
+    assert_added(world, &[]);
+}
+
 #[test]
 fn a_killed_azureal_leaves_the_session_to_the_program_and_its_turns_to_the_next_command() {
+    for has_launcher in [false, true] {
+        let world = project();
+        if has_launcher {
+            launched(&world);
+        }
+        // In a shell, which keeps the terminal open.
+        let script = "\"$0\" \"$@\"; echo \"ended with $?\"; cat";
+        let claude = PtyProgram::start(&shell(&world, &["-c", script]), 120, 40);
+        claude.wait_for("opened ");
+        claude.send("Three\r");
+        claude.wait_for("answered Three");
+        let started = shown_process(&world);
+        kill(parent_of(started));
+        claude.wait_for("ended with 137");
+        assert_open(&world);
+        kill(started);
+        if has_launcher {
+            assert_open(&world);
+            kill(shown_process(&world));
+        }
+        until("the next command takes it back", || {
+            let ran = run(&world, &["list"]);
+            ran.stderr.contains("recovered S1: 1 turn added in claude").then_some(())
+        });
+        assert_added(&world, &["Three", "Yes, Three"]);
+        assert_no_trace(&world);
+    }
+}
+
+/// Puts a launcher in front of the program, which waits for it.
+fn launched(world: &World) {
+    world.program("claude-itself", CLAUDE);
+    world.program("claude", "claude-itself \"$@\"; exit $?");
+}
+
+#[test]
+fn a_program_without_its_launcher_is_waited_for_and_not_the_commands_that_it_leaves() {
     let world = project();
-    // In a shell, which keeps the terminal open.
-    let script = "\"$0\" \"$@\"; echo \"ended with $?\"; cat";
-    let claude = PtyProgram::start(&shell(&world, &["-c", script]), 120, 40);
+    launched(&world);
+    let mut claude = open(&world, &["S1", "-a", "claude"]);
     claude.wait_for("opened ");
-    claude.send("Three\r");
-    claude.wait_for("answered Three");
-    let program = run(&world, &["ps", "--json"]).json()[0]["pid"].as_u64().unwrap();
-    let status = fs::read_to_string(format!("/proc/{program}/status")).unwrap();
-    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap().trim();
-    let kill = |pid: &str| assert!(Command::new("kill").args(["-9", pid]).status().unwrap().success());
-    kill(parent);
-    claude.wait_for("ended with 137");
-    let refused = run(&world, &["run", "-s", "S1", "-a", "offline", "no"]);
-    assert_eq!(refused.code, 1, "{refused}");
-    assert!(refused.stderr.contains("S1 is open in the interface of claude"), "{refused}");
-    assert_added(&world, &[]);
-    kill(&program.to_string());
-    until("the next command takes it back", || {
-        let ran = run(&world, &["list"]);
-        ran.stderr.contains("recovered S1: 1 turn added in claude").then_some(())
+    claude.send("leave\r");
+    let left = until("the command that is left", || {
+        fs::read_to_string(world.path("home/left")).ok()?.trim().parse::<u64>().ok()
     });
+    kill(shown_process(&world));
+    claude.wait_for("Claude Code still runs");
+    assert_open(&world);
+    claude.send("Three\rquit\r");
+    assert_eq!(claude.wait_for_exit(), Some(0));
+    assert!(claude.screen().contains("1 turn added in Claude Code"), "{}", claude.screen());
     assert_added(&world, &["Three", "Yes, Three"]);
     assert_no_trace(&world);
+    kill(left);
 }
 
 /// The calls that change a file, or make a change durable.
