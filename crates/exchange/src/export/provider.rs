@@ -1,7 +1,7 @@
 //! What the message lists of providers have in common.
 //!
-//! Providers refuse a call without a result, a result elsewhere than after its call, a failure with pictures, an empty text, an id that is used twice, and names with
-//! other characters than these. A list that is made here has none of them, and its roles alternate.
+//! Providers refuse a call without a result, a result elsewhere than after its call, a failure with pictures or without a text, an empty text, an id that is used
+//! twice, and names with other characters than these. A list that is made here has none of them, and its roles alternate.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -12,6 +12,8 @@ use super::paired::paired;
 use super::{ExportError, Source, each_event};
 use crate::DamagedEvents;
 
+/// The result of a call that failed without one.
+const FAILED: &str = "The tool failed without output.";
 /// The longest id of a call, and the longest name of a tool.
 const LONGEST_ID: usize = 40;
 const LONGEST_NAME: usize = 64;
@@ -106,6 +108,7 @@ impl Ids {
             Block::ToolResult { tool_use_id, content, is_error } => {
                 let tool_use_id = self.open.pop_front().unwrap_or(tool_use_id);
                 let content = match content {
+                    _ if is_error && content.text().trim().is_empty() => ToolOutput::Text(FAILED.to_owned()),
                     // A failure is text alone.
                     ToolOutput::Parts(_) if is_error => ToolOutput::Text(content.text().into_owned()),
                     ToolOutput::Parts(mut parts) => {
@@ -159,6 +162,14 @@ mod tests {
 
     use super::*;
 
+    fn failed(id: &str, text: &str) -> Block {
+        Block::ToolResult {
+            tool_use_id: id.to_owned(),
+            content: ToolOutput::Text(text.to_owned()),
+            is_error: true,
+        }
+    }
+
     #[test]
     fn a_conversation_is_what_providers_take() {
         let messages = vec![
@@ -171,7 +182,7 @@ mod tests {
                 Role::Assistant,
                 [Block::text(""), Block::tool_use("item 1", "my tool", json!([1]))],
             ),
-            Message::new(Role::User, [Block::tool_result("item 1", "x")]),
+            Message::new(Role::User, [failed("item 1", " \n")]),
             Message::new(
                 Role::Assistant,
                 [Block::tool_use("t", "Bash", json!({})), Block::tool_use("t", "Bash", json!({}))],
@@ -179,11 +190,7 @@ mod tests {
         ];
         let Conversation { system, messages } = of_messages(messages);
         assert_eq!(system, "Be brief.");
-        let interrupted = |id: &str| Block::ToolResult {
-            tool_use_id: id.to_owned(),
-            content: ToolOutput::Text("The call was interrupted and has no result.".to_owned()),
-            is_error: true,
-        };
+        let interrupted = |id: &str| failed(id, "The call was interrupted and has no result.");
         assert_eq!(
             messages,
             [
@@ -191,7 +198,7 @@ mod tests {
                 Message::assistant("Hi"),
                 Message::new(Role::User, [Block::text("a"), Block::text("[system: it broke]")]),
                 Message::new(Role::Assistant, [Block::tool_use("call_1", "my_tool", json!({"input": [1]}))]),
-                Message::new(Role::User, [Block::tool_result("call_1", "x")]),
+                Message::new(Role::User, [failed("call_1", "The tool failed without output.")]),
                 Message::new(
                     Role::Assistant,
                     [Block::tool_use("t", "Bash", json!({})), Block::tool_use("call_2", "Bash", json!({}))]
