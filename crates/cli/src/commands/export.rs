@@ -201,7 +201,7 @@ fn tell_how_to_resume(agent: &str, record: &SessionRecord, directory: &Path, fil
         Ok(Placement::File(target)) => {
             let missing = writer.companions(&target, &session).into_iter().filter(|(path, _)| !path.exists());
             let others = missing.map(|(path, content)| {
-                format!(", and `{}` to {}", String::from_utf8_lossy(&content), shown(&path))
+                format!(", and write `{}` into {}", String::from_utf8_lossy(&content), shown(&path))
             });
             format!("copy it to {}{}", shown(&target), others.collect::<String>())
         }

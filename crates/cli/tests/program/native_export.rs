@@ -42,11 +42,11 @@ fn place(real: &Real, agent: &str) -> (PathBuf, Vec<String>) {
         return (file, resume);
     }
     let (_, places) = first.split_once(": copy it to ").unwrap();
-    let mut places = places.split(", and `");
+    let mut places = places.split(", and write `");
     let target = PathBuf::from(places.next().unwrap());
     fs::create_dir_all(target.parent().unwrap()).unwrap();
     fs::rename(&file, &target).unwrap();
-    for (content, path) in places.map(|other| other.split_once("` to ").unwrap()) {
+    for (content, path) in places.map(|other| other.split_once("` into ").unwrap()) {
         fs::write(path, content).unwrap();
     }
     (target, resume)
