@@ -285,11 +285,16 @@ fn a_compacted_session_begins_with_its_summary() {
 fn a_turn_without_an_answer_is_ended() {
     let world = World::new();
     let failed = json!({"Error": {"message": "overloaded", "kind": "api"}});
-    world.session("failed", &[user("One"), assistant("First."), user("Two"), failed]);
+    let events =
+        [user("One"), assistant("First."), user("Two"), failed.clone(), user("Three"), assistant("Third.")];
+    world.session("failed", &[&events[..], &[user("Four"), failed]].concat());
     for agent in ["claude", "codex", "gemini", "qwen", "opencode"] {
         let ran = world.run(&["export", "failed", "--format", agent]);
-        let (_, after) = ran.stdout.split_once("overloaded").unwrap();
-        assert!(after.contains("[The turn ended without an answer.]"), "{agent}: {ran}");
+        let (before, end) = ran.stdout.split_once("Three").unwrap();
+        for text in [before, end] {
+            let (_, after) = text.split_once("overloaded").unwrap();
+            assert!(after.contains("[The turn ended without an answer.]"), "{agent}: {ran}");
+        }
     }
 }
 

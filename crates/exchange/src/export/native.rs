@@ -105,7 +105,7 @@ async fn history(
         Ok(())
     };
     let damaged = each_event_in(source, record.id, EventRange::After(after), masking, take).await?;
-    let Conversation { system, messages } = of_messages(fold.finish());
+    let Conversation { system, messages } = of_messages(fold.finish(), Some(UNANSWERED));
     let opening = if opening.is_empty() { build_context(Some(&system), None, &[]) } else { opening };
     let time = |text: &str| normal_timestamp(text).parse().unwrap_or_default();
     let history = NativeHistory {
@@ -146,7 +146,7 @@ fn opened(opening: &str, mut messages: Vec<Message>) -> Vec<Message> {
     messages
 }
 
-/// Ends a turn without an answer. Claude Code and Gemini CLI would take it for interrupted, and add to it when they resume it.
+/// Ends the last turn if it has no answer. Claude Code and Gemini CLI would take it for interrupted, and add to it when they resume it.
 fn closed(mut messages: Vec<Message>) -> Vec<Message> {
     if messages.last().is_some_and(|message| message.role != Role::Assistant) {
         messages.push(Message::assistant(UNANSWERED));

@@ -11,15 +11,16 @@ const INTERRUPTED: &str = "The call was interrupted and has no result.";
 /// The place of a block: its message, and its number there.
 type Place = (usize, usize);
 
-/// Moves each result to the message after its call. A call without a result gets an error as its result; a result without a call becomes text.
+/// Moves each result to the message after its call: one with results, or a new one, so that a prompt stays a message of its own. A call without a
+/// result gets an error as its result; a result without a call becomes text.
 pub(super) fn paired(messages: Vec<Message>) -> Vec<Message> {
     let answers = answers(&messages);
     let mut results: HashMap<Place, Block> = HashMap::new();
-    let rest: Vec<(Role, Vec<(usize, Block)>)> = messages
+    let rest: Vec<(Role, bool, Vec<(usize, Block)>)> = messages
         .into_iter()
         .enumerate()
         .map(|(index, Message { role, content })| {
-            let mut rest = Vec::new();
+            let (mut rest, mut has_results) = (Vec::new(), false);
             for (number, block) in content.into_iter().enumerate() {
                 match block {
                     Block::ToolResult { content, .. } if !answers.results.contains_key(&(index, number)) => {
@@ -27,17 +28,18 @@ pub(super) fn paired(messages: Vec<Message>) -> Vec<Message> {
                     }
                     result @ Block::ToolResult { .. } => {
                         results.insert((index, number), result);
+                        has_results = role == Role::User;
                     }
                     other => rest.push((number, other)),
                 }
             }
-            (role, rest)
+            (role, has_results, rest)
         })
         .collect();
     let mut paired: Vec<Message> = Vec::new();
     let mut pending = Vec::new();
-    for (index, (role, blocks)) in rest.into_iter().enumerate() {
-        let mut content = if role == Role::User { std::mem::take(&mut pending) } else { Vec::new() };
+    for (index, (role, has_results, blocks)) in rest.into_iter().enumerate() {
+        let mut content = if has_results { std::mem::take(&mut pending) } else { Vec::new() };
         if !pending.is_empty() && !blocks.is_empty() {
             paired.push(Message::new(Role::User, std::mem::take(&mut pending)));
         }
@@ -161,7 +163,8 @@ mod tests {
             paired(messages),
             [
                 Message::new(Role::Assistant, [call("a")]),
-                Message::new(Role::User, [interrupted("a"), Block::text("again")]),
+                Message::new(Role::User, [interrupted("a")]),
+                Message::user("again"),
                 Message::user("[tool result]\nlost"),
                 Message::new(Role::Assistant, [call("b")]),
                 Message::new(Role::User, [interrupted("b")]),

@@ -38,10 +38,11 @@ pub(super) async fn conversation(
         Ok(())
     })
     .await?;
-    Ok((of_messages(fold.finish()), damaged))
+    Ok((of_messages(fold.finish(), None), damaged))
 }
 
-pub(super) fn of_messages(messages: Vec<Message>) -> Conversation {
+/// Returns messages as providers take them. `unanswered` is put between a prompt without an answer and the next one, which would else become one.
+pub(super) fn of_messages(messages: Vec<Message>, unanswered: Option<&str>) -> Conversation {
     let mut messages: VecDeque<Message> = messages.into();
     let mut system = Vec::new();
     while let Some(message) = messages.pop_front_if(|message| message.role == Role::System) {
@@ -58,8 +59,19 @@ pub(super) fn of_messages(messages: Vec<Message>) -> Conversation {
     }
     let mut ids = Ids::default();
     let mut list: Vec<Message> = Vec::new();
+    let mut is_answered = true;
     for Message { role, content } in paired(messages.into()) {
         let mut content: Vec<Block> = content.into_iter().filter_map(|block| ids.usable(block)).collect();
+        if content.is_empty() {
+            continue;
+        }
+        if role == Role::User && !is_answered && !matches!(content.first(), Some(Block::ToolResult { .. })) {
+            list.extend(unanswered.map(Message::assistant));
+        }
+        // A system message is no answer, and asks for none.
+        if role != Role::System {
+            is_answered = role == Role::Assistant;
+        }
         let role = match role {
             Role::System => {
                 for block in &mut content {
@@ -71,9 +83,6 @@ pub(super) fn of_messages(messages: Vec<Message>) -> Conversation {
             }
             role => role,
         };
-        if content.is_empty() {
-            continue;
-        }
         match list.last_mut() {
             Some(last) if last.role == role => last.content.append(&mut content),
             None if role == Role::Assistant => {
@@ -188,7 +197,7 @@ mod tests {
                 [Block::tool_use("t", "Bash", json!({})), Block::tool_use("t", "Bash", json!({}))],
             ),
         ];
-        let Conversation { system, messages } = of_messages(messages);
+        let Conversation { system, messages } = of_messages(messages, None);
         assert_eq!(system, "Be brief.");
         let interrupted = |id: &str| failed(id, "The call was interrupted and has no result.");
         assert_eq!(
@@ -204,6 +213,49 @@ mod tests {
                     [Block::tool_use("t", "Bash", json!({})), Block::tool_use("call_2", "Bash", json!({}))]
                 ),
                 Message::new(Role::User, [interrupted("t"), interrupted("call_2")]),
+            ]
+        );
+    }
+
+    #[test]
+    fn prompts_without_an_answer_stay_apart() {
+        let call = |id: &str| Message::new(Role::Assistant, [Block::tool_use(id, "Bash", json!({}))]);
+        let results = |id: &str| Message::new(Role::User, [Block::tool_result(id, "ok")]);
+        let messages = vec![
+            Message::user("One"),
+            Message::system("overloaded"),
+            Message::user("Two"),
+            Message::assistant("Yes"),
+            Message::system("a note"),
+            Message::user("Three"),
+            call("a"),
+            results("a"),
+            Message::user("Four"),
+            call("b"),
+            Message::user("Five"),
+            call("c"),
+            Message::new(Role::User, [Block::tool_result("c", "ok"), Block::text("and")]),
+        ];
+        let list = of_messages(messages, Some("None.")).messages;
+        let none = Message::assistant("None.");
+        assert_eq!(
+            list,
+            [
+                Message::new(Role::User, [Block::text("One"), Block::text("[system: overloaded]")]),
+                none.clone(),
+                Message::user("Two"),
+                Message::assistant("Yes"),
+                Message::new(Role::User, [Block::text("[system: a note]"), Block::text("Three")]),
+                call("a"),
+                results("a"),
+                none.clone(),
+                Message::user("Four"),
+                call("b"),
+                Message::new(Role::User, [failed("b", "The call was interrupted and has no result.")]),
+                none,
+                Message::user("Five"),
+                call("c"),
+                Message::new(Role::User, [Block::tool_result("c", "ok"), Block::text("and")]),
             ]
         );
     }
