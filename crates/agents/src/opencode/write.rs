@@ -8,13 +8,12 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::Path;
 
-use azureal_core::{Image, Uuid};
+use azureal_core::{Image, Uuid, to_visible_json};
 use serde_json::{Value, json};
 
 use super::{NAME, TOOLS};
 use crate::native::pieces::{
     CallResult, Piece, Prompt, Stamps, Step, exit_code, iso, pictures, pieces, results_by_call, with_fields,
-    write_line,
 };
 use crate::native::tools::translate_back;
 use crate::native::{NativeConversation, NativeWriter, Placement};
@@ -36,22 +35,6 @@ impl NativeWriter for OpencodeWriter {
     }
 
     fn write(&self, session: &NativeConversation<'_>, out: &mut dyn Write) -> io::Result<()> {
-        let mut export = Export {
-            session,
-            results: results_by_call(session.messages),
-            stamps: Stamps::of(session),
-            parts: 0,
-            prompt: String::new(),
-            messages: Vec::new(),
-        };
-        for piece in pieces(session.messages) {
-            match piece {
-                Piece::Prompt(prompt) => export.prompt(&prompt),
-                Piece::Answer(steps) => export.answer(&steps),
-                // They are in the parts of the answer.
-                Piece::Results(_) => {}
-            }
-        }
         let began = session.started.as_millisecond();
         let title =
             session.title.map_or_else(|| format!("New session - {}", iso(session.started)), str::to_owned);
@@ -64,7 +47,26 @@ impl NativeWriter for OpencodeWriter {
             "version": env!("CARGO_PKG_VERSION"),
             "time": {"created": began, "updated": session.updated.as_millisecond()},
         });
-        write_line(out, &json!({"info": info, "messages": export.messages}))
+        // One message at a time: the document may be large.
+        write!(out, "{{\"info\":{},\"messages\":[", to_visible_json(&info)?)?;
+        let mut export = Export {
+            session,
+            results: results_by_call(session.messages),
+            stamps: Stamps::of(session),
+            parts: 0,
+            prompt: String::new(),
+            messages: 0,
+            out,
+        };
+        for piece in pieces(session.messages) {
+            match piece {
+                Piece::Prompt(prompt) => export.prompt(&prompt)?,
+                Piece::Answer(steps) => export.answer(&steps)?,
+                // They are in the parts of the answer.
+                Piece::Results(_) => {}
+            }
+        }
+        writeln!(export.out, "]}}")
     }
 
     fn placement(&self, _: &Path, _: &NativeConversation<'_>) -> io::Result<Placement> {
@@ -80,7 +82,7 @@ impl NativeWriter for OpencodeWriter {
     }
 }
 
-/// An export that is being built.
+/// The messages of an export that is being written.
 struct Export<'a> {
     session: &'a NativeConversation<'a>,
     results: HashMap<&'a str, CallResult<'a>>,
@@ -89,7 +91,9 @@ struct Export<'a> {
     parts: usize,
     /// The id of the last prompt, which answers name.
     prompt: String,
-    messages: Vec<Value>,
+    /// The number of messages.
+    messages: usize,
+    out: &'a mut dyn Write,
 }
 
 impl Export<'_> {
@@ -100,7 +104,14 @@ impl Export<'_> {
 
     /// Begins a message, and returns its id and its time.
     fn begin(&mut self) -> (String, i64) {
-        (self.id("msg", self.messages.len() + 1), self.stamps.next().time.as_millisecond())
+        self.messages += 1;
+        (self.id("msg", self.messages), self.stamps.next().time.as_millisecond())
+    }
+
+    /// Writes a message, the last one that began.
+    fn message(&mut self, info: &Value, parts: &[Value]) -> io::Result<()> {
+        let separator = if self.messages > 1 { "," } else { "" };
+        write!(self.out, "{separator}{}", to_visible_json(&json!({"info": info, "parts": parts}))?)
     }
 
     fn part(&mut self, message: &str, part: Value) -> Value {
@@ -112,7 +123,7 @@ impl Export<'_> {
         )
     }
 
-    fn prompt(&mut self, Prompt { text, pictures }: &Prompt<'_>) {
+    fn prompt(&mut self, Prompt { text, pictures }: &Prompt<'_>) -> io::Result<()> {
         let (id, time) = self.begin();
         let mut parts = vec![self.part(&id, json!({"type": "text", "text": text}))];
         parts.extend(pictures.iter().map(|image| self.part(&id, file(image))));
@@ -124,11 +135,11 @@ impl Export<'_> {
             "agent": AGENT,
             "model": {"providerID": "", "modelID": ""},
         });
-        self.messages.push(json!({"info": info, "parts": parts}));
         self.prompt = id;
+        self.message(&info, &parts)
     }
 
-    fn answer(&mut self, steps: &[Step<'_>]) {
+    fn answer(&mut self, steps: &[Step<'_>]) -> io::Result<()> {
         let (id, time) = self.begin();
         let parts: Vec<Value> = steps.iter().map(|step| self.step(&id, time, step)).collect();
         let calls = steps.iter().any(|step| matches!(step, Step::Call { .. }));
@@ -148,7 +159,7 @@ impl Export<'_> {
             "tokens": {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}},
             "finish": if calls { "tool-calls" } else { "stop" },
         });
-        self.messages.push(json!({"info": info, "parts": parts}));
+        self.message(&info, &parts)
     }
 
     fn step(&mut self, message: &str, time: i64, step: &Step<'_>) -> Value {
