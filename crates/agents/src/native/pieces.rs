@@ -116,9 +116,10 @@ fn prompt(content: &[Block]) -> Option<Piece<'_>> {
     is_said.then(|| Piece::Prompt(Prompt { text: texts.join("\n\n"), pictures }))
 }
 
-/// Returns the exit code that a failed command has in front of its output, and the output.
+/// Returns the exit code that a failed command has in front of its output, and the output, which may be empty.
 pub(crate) fn exit_code(text: &str) -> Option<(i64, &str)> {
-    let (code, output) = text.strip_prefix("Exit code ")?.split_once('\n')?;
+    let rest = text.strip_prefix("Exit code ")?;
+    let (code, output) = rest.split_once('\n').unwrap_or((rest, ""));
     Some((code.parse().ok().filter(|code| *code != 0)?, output))
 }
 
@@ -186,4 +187,22 @@ pub(crate) fn with_fields<const N: usize>(mut object: Value, fields: [(&str, Val
 /// Writes a value as a line of JSON.
 pub(crate) fn write_line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
     writeln!(out, "{}", to_visible_json(value)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_command_has_an_exit_code_also_without_output() {
+        for (text, expected) in [
+            ("Exit code 2\nno such file", Some((2, "no such file"))),
+            ("Exit code 1", Some((1, ""))),
+            ("Exit code 0", None),
+            ("Exit code of the test", None),
+            ("no such file", None),
+        ] {
+            assert_eq!(exit_code(text), expected, "{text}");
+        }
+    }
 }
