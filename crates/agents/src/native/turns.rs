@@ -24,6 +24,8 @@ const MOST_PROBLEMS: usize = 100;
 pub(crate) struct TurnBuilder {
     turn: NativeTurn,
     size: usize,
+    /// The calls without a result.
+    open: HashSet<String>,
     left_out: u64,
     further_problems: u64,
 }
@@ -58,6 +60,11 @@ impl TurnBuilder {
             self.left_out += 1;
         } else {
             self.size += size;
+            match &event {
+                Event::ToolCall(call) => self.open.insert(call.tool_use_id.clone()),
+                Event::ToolResult(result) => self.open.remove(&result.tool_use_id),
+                _ => false,
+            };
             self.turn.events.push(event);
         }
         None
@@ -84,19 +91,20 @@ impl TurnBuilder {
         }
     }
 
-    /// Adds the summary of a compaction that covers everything so far. One that would part a call from its result is
-    /// left out.
+    /// Adds the summary of a compaction that covers everything so far, in place of one that covers the same. One that would part a call
+    /// from its result is left out, and so is one beyond the size of a turn.
     pub(crate) fn summary(&mut self, text: String) {
-        let mut open = HashSet::new();
-        for event in &self.turn.events {
-            match event {
-                Event::ToolCall(call) => open.insert(&call.tool_use_id),
-                Event::ToolResult(result) => open.remove(&result.tool_use_id),
-                _ => continue,
-            };
+        if !self.open.is_empty() || text.trim().is_empty() {
+            return;
         }
-        if open.is_empty() && !text.trim().is_empty() {
-            self.turn.summaries.push(NativeSummary { after: self.turn.events.len(), text });
+        let after = self.turn.events.len();
+        let is_same = |last: &mut NativeSummary| last.after == after;
+        self.size -= self.turn.summaries.pop_if(is_same).map_or(0, |same| same.text.len());
+        if self.size + text.len() > LARGEST_TURN {
+            self.left_out += 1;
+        } else {
+            self.size += text.len();
+            self.turn.summaries.push(NativeSummary { after, text });
         }
     }
 
@@ -119,7 +127,7 @@ impl TurnBuilder {
     }
 
     fn complete(&mut self, complete: Event) -> NativeTurn {
-        let Self { mut turn, size, left_out, further_problems } = std::mem::take(self);
+        let Self { mut turn, size, left_out, further_problems, open: _ } = std::mem::take(self);
         turn.size = size;
         if left_out > 0 {
             let why =
@@ -139,6 +147,7 @@ impl TurnBuilder {
 #[cfg(test)]
 mod tests {
     use azureal_core::build_context_prompt;
+    use azureal_core::event::{ToolCall, ToolResult};
 
     use super::*;
 
@@ -156,6 +165,40 @@ mod tests {
         builder.prompt("Go on");
         let turn = builder.interrupt().unwrap();
         assert_eq!((turn.id.as_str(), turn.is_ours, turn.is_open), ("b", false, true));
+    }
+
+    #[test]
+    fn of_summaries_at_one_place_the_last_counts_and_none_parts_a_call_from_its_result() {
+        let mut builder = TurnBuilder::default();
+        builder.prompt("x");
+        for text in ["a", "b", " "] {
+            builder.summary(text.to_owned());
+        }
+        let call = |id: &str| Event::ToolCall(ToolCall { tool_use_id: id.to_owned(), ..ToolCall::default() });
+        builder.event(call("1"));
+        builder.summary("between".to_owned());
+        builder.event(Event::ToolResult(ToolResult { tool_use_id: "1".to_owned(), ..ToolResult::default() }));
+        builder.summary("d".to_owned());
+        let turn = builder.interrupt().unwrap();
+        let found: Vec<(usize, &str)> =
+            turn.summaries.iter().map(|summary| (summary.after, summary.text.as_str())).collect();
+        assert_eq!(found, [(1, "b"), (3, "d")]);
+    }
+
+    #[test]
+    fn summaries_are_bounded_with_the_rest_of_a_turn() {
+        let mut builder = TurnBuilder::default();
+        builder.prompt("x");
+        let size = |turn: &NativeTurn| turn.summaries.iter().map(|summary| summary.text.len()).sum::<usize>();
+        for _ in 0..40 {
+            builder.summary("y".repeat(1 << 20));
+            assert!(size(&builder.turn) <= 1 << 20, "only the last one at a place");
+        }
+        for _ in 0..40 {
+            builder.event(Event::assistant("z"));
+            builder.summary("y".repeat(1 << 20));
+        }
+        assert!((30 << 20..=LARGEST_TURN).contains(&size(&builder.turn)));
     }
 
     #[test]
