@@ -22,7 +22,7 @@ pub(crate) fn unreadable_line(agent: &str, line: &[u8], why: &str) -> AgentOutpu
     debug!(agent, bytes = line.len(), why, "a line cannot be read");
     AgentOutput::Event(Event::error(
         UNREADABLE,
-        format!("{agent} printed a line of {} bytes that {why}: {}", line.len(), excerpt(line)),
+        format!("{agent} wrote a line of {} bytes that {why}: {}", line.len(), excerpt(line)),
     ))
 }
 
@@ -76,7 +76,7 @@ mod tests {
             panic!("no error")
         };
         assert_eq!(error.kind, "unreadable_line");
-        assert!(error.message.starts_with("x printed a line of 10000 bytes that is odd: üü"));
+        assert!(error.message.starts_with("x wrote a line of 10000 bytes that is odd: üü"));
         assert!(error.message.chars().count() < 300, "{}", error.message);
         assert_eq!(excerpt(b"a\xFFb"), "a\u{FFFD}b");
     }
