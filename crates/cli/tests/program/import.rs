@@ -119,9 +119,11 @@ fn a_time_without_a_zone_is_utc() {
     }
     world.run(&["import", world.path("in").to_str().unwrap()]).quiet();
     let file = Connection::open(world.store()).unwrap();
-    let mut statement = file.prepare("SELECT created FROM sessions").unwrap();
-    let times: Vec<String> = statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
-    assert_eq!(times, ["2025-10-31T16:47:14Z"; 2]);
+    let mut statement = file.prepare("SELECT created, last_active FROM sessions").unwrap();
+    let times = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    let times: Vec<(String, String)> = times.map(Result::unwrap).collect();
+    let (created, updated) = ("2025-10-31T16:47:14Z".to_owned(), "2025-10-31T16:47:15Z".to_owned());
+    assert_eq!(times, [(created.clone(), updated.clone()), (created, updated)]);
 }
 
 #[test]

@@ -55,13 +55,14 @@ pub(super) async fn write(
         messages.into_iter().map(|(role, content)| json!({"role": role, "content": content})).collect();
     // A store that keeps no times has no better answer.
     let created_at = if record.created_at.is_empty() { now() } else { record.created_at.clone() };
+    let updated_at = if record.last_active.is_empty() { &created_at } else { &record.last_active };
     let conversation = json!({
         "id": id.map_or_else(|| conversation_id(record), str::to_owned),
         // Without a model, cllm uses the one of its configuration.
         "model": model.unwrap_or_default(),
         "messages": messages,
         "created_at": created_at,
-        "updated_at": created_at,
+        "updated_at": updated_at,
         "metadata": metadata,
     });
     writeln!(out, "{}", ascii_json(&format!("{conversation:#}")))?;

@@ -48,6 +48,7 @@ struct AxioSession {
     tables: Tables,
     id: String,
     created_at: String,
+    last_active: String,
 }
 
 impl AxioSessions {
@@ -90,7 +91,7 @@ impl AxioSessions {
             name: Some(session.id.clone()),
             worktree: None,
             created_at: Some(session.created_at.clone()),
-            last_active: None,
+            last_active: Some(session.last_active.clone()),
             texts,
             compactions: Vec::new(),
             totals,
@@ -158,12 +159,13 @@ fn has_columns(connection: &Connection, tables: Tables) -> rusqlite::Result<bool
 
 fn sessions_in(connection: &Connection, tables: Tables) -> rusqlite::Result<Vec<AxioSession>> {
     let sql = format!(
-        "SELECT session_id, MIN(created_at) AS created FROM {} GROUP BY session_id ORDER BY created, MIN(rowid)",
+        "SELECT session_id, MIN(created_at) AS created, MAX(created_at) FROM {} GROUP BY session_id ORDER BY created, MIN(rowid)",
         tables.messages
     );
     let mut statement = connection.prepare(&sql)?;
-    let sessions = statement
-        .query_map([], |row| Ok(AxioSession { tables, id: row.get(0)?, created_at: row.get(1)? }))?;
+    let sessions = statement.query_map([], |row| {
+        Ok(AxioSession { tables, id: row.get(0)?, created_at: row.get(1)?, last_active: row.get(2)? })
+    })?;
     sessions.collect()
 }
 

@@ -50,7 +50,8 @@ pub(super) fn events_of(
     report: &mut dyn FnMut(&str),
 ) -> Result<Vec<Event>, Reason> {
     let mut events = Vec::new();
-    let mut reader = MessageReader { blocks: Vec::new(), reasoning: Vec::new(), report };
+    let mut reader =
+        MessageReader { blocks: Vec::new(), reasoning: Vec::new(), has_reasoning: false, report };
     let known = role.parse::<Role>();
     let calls = tool_calls(&mut more);
     if let Some(id) = answered_call(role, &mut more) {
@@ -69,8 +70,8 @@ pub(super) fn events_of(
         reader.call(call);
     }
     reader.more("message", &more);
-    let MessageReader { blocks, reasoning, .. } = reader;
-    let is_only_reasoning = blocks.is_empty() && !reasoning.is_empty();
+    let MessageReader { blocks, reasoning, has_reasoning, .. } = reader;
+    let is_only_reasoning = blocks.is_empty() && has_reasoning;
     for text in reasoning {
         events.push(Event::Reasoning(Reasoning { text, subagent: None }));
     }
@@ -117,6 +118,8 @@ pub(super) fn shown(raw: &RawValue) -> String {
 struct MessageReader<'a> {
     blocks: Vec<Block>,
     reasoning: Vec<String>,
+    /// Whether there is reasoning, perhaps without a text.
+    has_reasoning: bool,
     report: &'a mut dyn FnMut(&str),
 }
 
@@ -155,12 +158,19 @@ impl MessageReader<'_> {
             (Some(Block::Image(_)), _) => &["type", "media_type", "data", "source"],
             (Some(Block::ToolUse { .. }), _) => &["type", "id", "name", "input"],
             (Some(Block::ToolResult { .. }), _) => &["type", "tool_use_id", "content", "is_error"],
-            (None, "reasoning" | "thinking") => {
-                let text = part.string_field("text").or_else(|| part.string_field("thinking"));
-                let Some(text) = text.filter(|text| !text.is_empty()) else {
+            (None, "reasoning" | "thinking" | "redacted_thinking") => {
+                let written =
+                    ["text", "thinking"].map(|name| fields.get(name).filter(|raw| !is_nothing(raw.get())));
+                let Some(written) = written.into_iter().flatten().next() else {
+                    // Only its provider can read it.
+                    self.has_reasoning = true;
+                    return (self.report)(&format!("{} block without a text, left out", quoted(&kind)));
+                };
+                let Ok(text) = serde_json::from_str(written.get()) else {
                     return self.keep_as_note(&kind, part);
                 };
                 (self.report)("reasoning block, kept apart from the messages");
+                self.has_reasoning = true;
                 self.reasoning.push(text);
                 &["type", "id", "text", "thinking", "redacted"]
             }
@@ -389,6 +399,20 @@ mod tests {
         let (events, reports) = read_message("tool", r#""out""#);
         assert_eq!(reports.len(), 1);
         assert_eq!(fold(events)[0].content, [Block::text("[role: tool]"), Block::text("out")]);
+    }
+
+    #[test]
+    fn reasoning_that_only_its_provider_can_read_is_in_no_text() {
+        for kind in ["reasoning", "thinking", "redacted_thinking"] {
+            let redacted = format!(
+                r#"{{"type":"{kind}","text":"","data":"ENC","redacted":true,"signature":"ENC","provider":"a"}}"#
+            );
+            let (events, reports) =
+                read_message("assistant", &format!(r#"[{redacted},{{"type":"text","text":"x"}}]"#));
+            assert_eq!(reports, [format!("`{kind}` block without a text, left out")]);
+            assert_eq!(fold(events), [Message::new(Role::Assistant, [Block::text("x")])]);
+            assert_eq!(read_message("assistant", &format!("[{redacted}]")).0, []);
+        }
     }
 
     #[test]

@@ -24,6 +24,8 @@ struct StoredConversation {
     #[serde(default)]
     created_at: Option<String>,
     #[serde(default)]
+    updated_at: Option<String>,
+    #[serde(default)]
     metadata: Option<Json>,
 }
 
@@ -79,8 +81,8 @@ pub(super) fn read(path: &Path, text: &str) -> Result<IncomingSession, ImportErr
                 stored.created_at.as_deref().unwrap_or("")
             ))
         },
+        last_active: stored.updated_at.or_else(|| stored.created_at.clone()),
         created_at: stored.created_at,
-        last_active: None,
         name: Some(stored.id),
         worktree: None,
         texts,

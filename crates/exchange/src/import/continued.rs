@@ -90,17 +90,15 @@ pub(super) async fn resolve(
     if texts.len() != note.events {
         return Ok(());
     }
+    // What was added has no outcome.
+    let completed = record.completed.filter(|_| added.is_empty());
     texts.extend(added);
     incoming.texts = EventTexts::in_memory(texts);
     incoming.identity.uuid = record.uuid;
     incoming.identity.forked_from = record.forked_from;
     // The other program counts the tokens of all messages again, and nothing else.
     incoming.tokens = record.tokens;
-    incoming.totals = TurnTotals {
-        completed: record.completed,
-        duration_ms: record.duration_ms,
-        cost_usd: record.cost_usd,
-    };
+    incoming.totals = TurnTotals { completed, duration_ms: record.duration_ms, cost_usd: record.cost_usd };
     // The messages that were exported are not imported, so what is said of them is wrong.
     incoming.problems.clear();
     Ok(())
