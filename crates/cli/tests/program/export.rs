@@ -285,6 +285,7 @@ fn a_conversation_that_was_continued_in_cllm_continues_its_session() {
     assert!(world.run(&["import", "fix-login.json"]).quiet().contains("S1 demo has 2 new events"));
     assert_eq!(world.run(&["show", "demo", "--json"]).quiet().lines().count(), before + 4);
     assert_eq!(tokens(&world), counted);
+    assert_eq!(world.run(&["list", "--json"]).json()[0]["completed"], Value::Null);
     // Where both were continued, they are two.
     world.run(&["run", "-s", "demo", "-a", "offline", "Here too"]);
     continue_in_cllm(&world, "p/fix-login.json", &["There too", "Both"]);
