@@ -21,7 +21,7 @@ use super::record::Record;
 use super::typed;
 use super::wire::WireTurn;
 use crate::native::files::{self, ProjectFolders};
-use crate::native::lines::{Line, Lines, any_object, first_objects};
+use crate::native::lines::{Line, Lines, any_object, first_objects, last_time};
 use crate::native::records::{LineParser, LineTurns};
 use crate::native::{NativeError, NativeHead, NativeHome, NativeSession, NativeSource, NativeTurns};
 use crate::wire::lenient;
@@ -79,7 +79,8 @@ impl NativeHome for ClaudeHome {
     }
 
     fn head(&self, session: &NativeSession) -> Result<NativeHead, NativeError> {
-        let mut head = NativeHead { id: session.id.clone(), ..NativeHead::default() };
+        let ended = last_time(&session.path);
+        let mut head = NativeHead { id: session.id.clone(), ended, ..NativeHead::default() };
         let mut is_conversation = false;
         first_objects(&session.path, HEAD_LINES, |fields| {
             let Some(found) = fields.read::<LineHead<'_>>() else { return ControlFlow::Continue(()) };

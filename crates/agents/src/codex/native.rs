@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 use super::NAME;
 use super::rollout::Rollout;
 use crate::native::files::{self, FileListing};
-use crate::native::lines::{Line, Lines};
+use crate::native::lines::{Line, Lines, last_time};
 use crate::native::records::{LineParser, LineTurns, Part};
 use crate::native::{NativeError, NativeHead, NativeHome, NativeSession, NativeSource, NativeTurns};
 use crate::wire::{Fields, Loose, lenient, read};
@@ -127,7 +127,7 @@ impl NativeHome for CodexHome {
             }
             head.cwd = Some(PathBuf::from(meta.cwd)).filter(|cwd| !cwd.as_os_str().is_empty());
             head.started = meta.timestamp.parse().ok();
-            head.forked_from = meta.forked_from_id;
+            head.ended = last_time(&session.path);
             head.is_subagent = meta.parent_thread_id.is_some() || meta.thread_source == "subagent";
             head.is_subagent |= meta.source.get("subagent").is_some();
             head.is_headless = meta.source == "exec";
@@ -164,8 +164,6 @@ struct Meta {
     thread_source: String,
     #[serde(default, deserialize_with = "lenient")]
     parent_thread_id: Option<String>,
-    #[serde(default, deserialize_with = "lenient")]
-    forked_from_id: Option<String>,
     #[serde(default)]
     history_base: Loose<HistoryBase>,
     /// The ordinal of the first line of the file: not 0 if another file comes before it.

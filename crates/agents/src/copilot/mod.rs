@@ -6,12 +6,13 @@ mod events;
 
 use std::ffi::OsString;
 use std::fs;
+use std::iter;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use crate::native::draft::Draft;
 use crate::native::files::{self, FileListing};
-use crate::native::lines::{any_object, beginning, first_objects};
+use crate::native::lines::{any_object, beginning, first_objects, last_time};
 use crate::native::record_lines::RecordLines;
 use crate::native::{NativeError, NativeHead, NativeHome, NativeSession, NativeSource, NativeTurns};
 use events::{CopilotParser, Record};
@@ -72,14 +73,22 @@ impl NativeHome for CopilotHome {
             let file = if place.is_file() { place } else { place.join(EVENTS) };
             return Box::new(FileListing::of(&file, 0, |_| None).map(named));
         }
-        let in_folders = files::folders(&place).into_iter().map(|folder| folder.join(EVENTS));
-        let in_folders = in_folders.filter(|file| fs::symlink_metadata(file).is_ok());
-        let in_folders = in_folders.flat_map(|file| FileListing::of(&file, 0, |_| None)).map(named);
+        let in_folders =
+            files::folders(&place).into_iter().flat_map(|folder| -> Box<dyn Iterator<Item = _>> {
+                match folder.map(|folder| folder.join(EVENTS)) {
+                    Ok(file) if fs::symlink_metadata(&file).is_ok() => {
+                        Box::new(FileListing::of(&file, 0, |_| None).map(named))
+                    }
+                    Ok(_) => Box::new(iter::empty()),
+                    Err(link) => Box::new(iter::once(Err(link))),
+                }
+            });
         Box::new(in_folders.chain(FileListing::of(&place, 0, |name| name.strip_suffix(".jsonl"))))
     }
 
     fn head(&self, session: &NativeSession) -> Result<NativeHead, NativeError> {
-        let mut head = NativeHead { id: session.id.clone(), ..NativeHead::default() };
+        let ended = last_time(&session.path);
+        let mut head = NativeHead { id: session.id.clone(), ended, ..NativeHead::default() };
         first_objects(&session.path, HEAD_LINES, |fields| {
             let Some(record) = fields.read::<Record<'_>>() else { return ControlFlow::Continue(()) };
             head.started = head.started.or_else(|| record.timestamp.parse().ok());

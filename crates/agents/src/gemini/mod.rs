@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::native::files::{self, ProjectFolders};
-use crate::native::lines::{Line, Lines, beginning};
+use crate::native::lines::{Line, Lines, beginning, last_time};
 use crate::native::{NativeError, NativeHead, NativeHome, NativeSession, NativeSource, NativeTurns};
 use crate::wire::{Fields, lenient};
 use index::{Index, Metadata, Record};
@@ -126,7 +126,7 @@ impl NativeHome for GeminiHome {
             cwd: directory_of(&session.path),
             title: metadata.summary,
             started: metadata.start_time.parse().ok(),
-            forked_from: None,
+            ended: last_time(&session.path),
             is_subagent: metadata.kind == "subagent",
             is_headless: false,
         })

@@ -114,7 +114,8 @@ fn folder(home: &Path, cwd: &Path) -> io::Result<PathBuf> {
     if let Some((name, _)) = listed.filter(|(name, _)| !name.is_empty() && !name.contains(['/', '\\'])) {
         return Ok(projects.join(name));
     }
-    if let Some(found) = folders(&projects).into_iter().find(|folder| root_of(folder).as_deref() == Some(cwd))
+    if let Some(found) =
+        folders(&projects).into_iter().flatten().find(|folder| root_of(folder).as_deref() == Some(cwd))
     {
         return Ok(found);
     }

@@ -31,13 +31,25 @@ pub(crate) fn with_dashes(directory: &Path) -> String {
     text.chars().flat_map(|c| std::iter::repeat_n(plain(c), c.len_utf16())).collect()
 }
 
-/// Returns the folders in a folder, without links, in the order of their names; none if it cannot be read.
-pub(crate) fn folders(parent: &Path) -> Vec<PathBuf> {
+/// Returns the folders in a folder, in the order of their names, with an error for a link to one; none if it cannot be read.
+pub(crate) fn folders(parent: &Path) -> Vec<Result<PathBuf, NativeError>> {
     let entries = fs::read_dir(parent).into_iter().flatten().take(MOST_ENTRIES).filter_map(Result::ok);
     let is_folder = |entry: &DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
-    let mut folders: Vec<PathBuf> = entries.filter(is_folder).map(|entry| entry.path()).collect();
-    folders.sort();
+    let of = |entry: DirEntry| match is_folder(&entry) {
+        true => Some(Ok(entry.path())),
+        false => is_linked_folder(&entry).then(|| Err(NativeError::LinkedFolder { path: entry.path() })),
+    };
+    let mut folders: Vec<_> = entries.filter_map(of).collect();
+    folders.sort_by(|a, b| path_of(a).cmp(path_of(b)));
     folders
+}
+
+fn is_linked_folder(entry: &DirEntry) -> bool {
+    entry.file_type().is_ok_and(|kind| kind.is_symlink()) && entry.path().is_dir()
+}
+
+fn path_of(folder: &Result<PathBuf, NativeError>) -> &Path {
+    folder.as_deref().unwrap_or_else(|error| error.path())
 }
 
 /// The place of sessions below the folders of projects: `<home>/<projects>/<project>/<sessions>`.
@@ -64,11 +76,14 @@ impl ProjectFolders {
             let depth = if sessions.is_empty() { 1 } else { 2 };
             return Box::new(FileListing::of(place, depth, id_of));
         }
-        let folders = folders(&projects).into_iter().filter(move |folder| is_wanted(folder));
-        let folders =
-            folders.map(move |folder| if sessions.is_empty() { folder } else { folder.join(sessions) });
-        let folders = folders.filter(|folder| folder.is_dir());
-        Box::new(folders.flat_map(move |folder| FileListing::of(&folder, 0, id_of)))
+        let folders = folders(&projects).into_iter().filter(move |folder| is_wanted(path_of(folder)));
+        Box::new(folders.flat_map(move |folder| -> Box<dyn Iterator<Item = _>> {
+            match folder.map(|folder| if sessions.is_empty() { folder } else { folder.join(sessions) }) {
+                Ok(folder) if folder.is_dir() => Box::new(FileListing::of(&folder, 0, id_of)),
+                Ok(_) => Box::new(std::iter::empty()),
+                Err(link) => Box::new(std::iter::once(Err(link))),
+            }
+        }))
     }
 }
 
@@ -106,7 +121,7 @@ impl FileListing {
                 if depth > 0 {
                     folders.push((entry.path(), depth - 1));
                 }
-            } else if self.id(&name).is_some() {
+            } else if self.id(&name).is_some() || (depth > 0 && is_linked_folder(&entry)) {
                 files.push(entry.path());
             }
         }
@@ -127,6 +142,9 @@ impl FileListing {
 
     fn session(&self, path: PathBuf) -> Result<NativeSession, NativeError> {
         let found = fs::symlink_metadata(&path).map_err(NativeError::file(&path))?;
+        if path.is_dir() {
+            return Err(NativeError::LinkedFolder { path });
+        }
         if !found.is_file() {
             return Err(NativeError::NotAPlainFile { path });
         }
@@ -186,6 +204,8 @@ mod tests {
         };
         assert_eq!(list(folder.path(), 0), ["b 2", "empty.jsonl is empty", "link.jsonl is not a plain file"]);
         assert_eq!(list(folder.path(), 1).last().unwrap(), "a 1");
+        let linked = "linked is a link, which is not followed";
+        assert!(list(folder.path(), 1).iter().any(|found| found == linked));
         assert_eq!(list(&path("other.txt"), 0), ["other 1"], "a named file");
         let projects = |sessions| {
             ProjectFolders { projects: "projects", sessions, id_of: |name| name.strip_suffix(".jsonl") }
@@ -195,6 +215,15 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(projects(""), ["b", "a"], "the folder of the folders of projects");
+        let home = path("home");
+        fs::create_dir_all(home.join("projects/p")).unwrap();
+        fs::write(home.join("projects/p/d.jsonl"), "x").unwrap();
+        symlink(path("below"), home.join("projects/linked")).unwrap();
+        let listing =
+            ProjectFolders { projects: "projects", sessions: "", id_of: |name| name.strip_suffix(".jsonl") };
+        let found: Vec<Option<String>> =
+            listing.list(&home, |_| true).map(|found| found.ok().map(|session| session.id)).collect();
+        assert_eq!(found, [None, Some("d".to_owned())], "a link to a folder is an error");
         assert_eq!(projects("chats"), ["b", "a", "c"], "whose sessions are in folders of their own");
         assert!(list(&path("none"), 0)[0].contains("none"));
     }

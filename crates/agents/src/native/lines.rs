@@ -4,11 +4,12 @@
 //! and a device may have no end. A line over the limit is skipped and counted, so memory is bounded.
 
 use std::fs::{File, Metadata};
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::ops::ControlFlow;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use jiff::Timestamp;
 use rustix::fs::OFlags;
 
 use super::NativeError;
@@ -139,6 +140,20 @@ pub(crate) fn beginning(path: &Path, most: usize) -> Result<Vec<u8>, NativeError
     Ok(bytes)
 }
 
+/// Returns the last `timestamp` in the end of a file of JSON lines; `None` if the end has none or is compressed.
+pub(crate) fn last_time(path: &Path) -> Option<Timestamp> {
+    const END: u64 = 16 << 10;
+    const NAME: &str = "\"timestamp\":\"";
+    let (mut file, found) = open_plain(path).ok()?;
+    file.seek(SeekFrom::Start(found.len().saturating_sub(END))).ok()?;
+    let mut end = Vec::new();
+    file.take(END).read_to_end(&mut end).ok()?;
+    let end = String::from_utf8_lossy(&end);
+    // A text that has such a field has it with escaped quotes.
+    let (_, value) = end.rsplit_once(NAME)?;
+    value.split_once('"')?.0.parse().ok()
+}
+
 /// Reads the JSON objects among the first lines of a file, until one is enough.
 pub(crate) fn first_objects(
     path: &Path,
@@ -203,6 +218,24 @@ mod tests {
         assert_eq!(lines.next().unwrap(), Some(Line::Whole(b"two")));
         assert_eq!(lines.next().unwrap(), None);
         assert_eq!(beginning(&path, 5).unwrap(), b"one\nt");
+    }
+
+    #[test]
+    fn the_last_time_is_that_of_the_last_entry_that_has_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.jsonl");
+        let of = |text: &[u8]| {
+            std::fs::write(&path, text).unwrap();
+            last_time(&path).map(|time| time.to_string())
+        };
+        let line = |time: &str, text: &str| format!("{{\"timestamp\":\"{time}\",\"text\":{text:?}}}\n");
+        let (first, last) =
+            (line("2026-11-15T07:05:00Z", "a"), line("2026-11-15T07:06:00Z", "\"timestamp\":\"x\""));
+        let text = format!("{first}{last}{{\"mode\":\"x\"}}\n");
+        assert_eq!(of(text.as_bytes()).unwrap(), "2026-11-15T07:06:00Z", "not what a text says");
+        assert_eq!(of(format!("{first}{}", "x".repeat(20_000)).as_bytes()), None, "only the end is read");
+        assert_eq!(of(&zstd::encode_all(text.as_bytes(), 3).unwrap()), None);
+        assert_eq!(of(b""), None);
     }
 
     #[test]

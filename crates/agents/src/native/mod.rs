@@ -104,7 +104,7 @@ pub trait NativeHome: Send {
         project: Option<&'a Path>,
     ) -> Box<dyn Iterator<Item = Result<NativeSession, NativeError>> + 'a>;
 
-    /// Reads the head of a session, from a bounded beginning of it.
+    /// Reads the head of a session, from a bounded beginning and end of it.
     fn head(&self, session: &NativeSession) -> Result<NativeHead, NativeError>;
 
     /// Opens a session to read its turns.
@@ -124,7 +124,7 @@ pub struct NativeSession {
     pub size: u64,
 }
 
-/// The facts about a session that its beginning shows.
+/// The facts about a session that its beginning and its end show.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NativeHead {
     /// The agent's own id of the session.
@@ -135,8 +135,8 @@ pub struct NativeHead {
     pub title: Option<String>,
     /// When it began.
     pub started: Option<Timestamp>,
-    /// The session that it was forked from.
-    pub forked_from: Option<String>,
+    /// The time of its last entry, if its end shows it.
+    pub ended: Option<Timestamp>,
     /// Whether it is the work of a subagent, and no conversation of its own.
     pub is_subagent: bool,
     /// Whether the program ran without its interface, for one prompt: azureal itself may have started it.
@@ -262,6 +262,12 @@ pub enum NativeError {
         /// The file.
         path: PathBuf,
     },
+    /// It is a link to a folder.
+    #[error("{} is a link, which is not followed", path.display())]
+    LinkedFolder {
+        /// The link.
+        path: PathBuf,
+    },
     /// It is in another format.
     #[error("{}: {reason}", path.display())]
     Unreadable {
@@ -273,6 +279,18 @@ pub enum NativeError {
 }
 
 impl NativeError {
+    /// Returns the file or folder.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::File { path, .. }
+            | Self::NotAPlainFile { path }
+            | Self::Empty { path }
+            | Self::NoConversation { path }
+            | Self::LinkedFolder { path }
+            | Self::Unreadable { path, .. } => path,
+        }
+    }
+
     pub(crate) fn file(path: &Path) -> impl Fn(io::Error) -> Self + '_ {
         |source| Self::File { path: path.to_owned(), source }
     }

@@ -12,7 +12,7 @@ use azureal_core::counted;
 
 use crate::native::draft::Draft;
 use crate::native::files::{self, ProjectFolders};
-use crate::native::lines::{Lines, any_object, first_objects};
+use crate::native::lines::{Lines, any_object, first_objects, last_time};
 use crate::native::record_lines::RecordLines;
 use crate::native::{NativeError, NativeHead, NativeHome, NativeSession, NativeSource, NativeTurns};
 use chain::Chain;
@@ -75,7 +75,8 @@ impl NativeHome for QwenHome {
     }
 
     fn head(&self, session: &NativeSession) -> Result<NativeHead, NativeError> {
-        let mut head = NativeHead { id: session.id.clone(), ..NativeHead::default() };
+        let ended = last_time(&session.path);
+        let mut head = NativeHead { id: session.id.clone(), ended, ..NativeHead::default() };
         let mut is_known = false;
         first_objects(&session.path, HEAD_LINES, |fields| {
             let Some(record) = fields.read::<Record<'_>>().filter(Record::is_of_qwen) else {
@@ -91,7 +92,6 @@ impl NativeHome for QwenHome {
             head.started = head.started.or_else(|| record.timestamp.parse().ok());
             if let Some(payload) = &record.system_payload.0 {
                 head.title = payload.custom_title.clone().or(head.title.take());
-                head.forked_from = payload.parent_session_id.clone().or(head.forked_from.take());
             }
             ControlFlow::Continue(())
         })?;

@@ -106,8 +106,6 @@ struct ResultDisplay {
 pub(super) struct Payload<'a> {
     #[serde(default, deserialize_with = "lenient")]
     pub(super) custom_title: Option<String>,
-    #[serde(default, deserialize_with = "lenient")]
-    pub(super) parent_session_id: Option<String>,
     /// The text of a prompt as it was typed.
     #[serde(default, deserialize_with = "lenient")]
     display_text: Option<String>,

@@ -1,6 +1,7 @@
 //! Finds native sessions: in the homes of the programs, in a file or in a folder.
 
 use std::collections::HashMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use azureal_agents::native::{NativeError, NativeSession};
@@ -18,7 +19,7 @@ use crate::workspace::Workspace;
 const PROBES: usize = 8;
 
 impl NativeSessions {
-    /// Finds the sessions of agents in their homes. Reads the beginning of each. The ones that were changed last are last.
+    /// Finds the sessions of agents in their homes. Reads the beginning of each. The ones that were used last are last.
     pub fn find(
         sources: &[&'static dyn NativeSource],
         workspace: &Workspace,
@@ -42,17 +43,20 @@ impl NativeSessions {
                 }
             }
         }
-        sessions.found.sort_by_key(|found| found.session.changed);
+        sessions.found.sort_by_key(FoundSession::last_used);
         sessions
     }
 
-    /// Finds the sessions in a file or folder that the user named; `None` if it is in none of these formats. `source` is the
-    /// format, if it is known.
+    /// Finds the sessions in a file or folder that the user named, also by a link; `None` if it is in none of these formats. `source` is
+    /// the format, if it is known.
     pub fn in_place(
         place: &Path,
         source: Option<&'static dyn NativeSource>,
         workspace: &Workspace,
     ) -> Result<Option<Self>, Error> {
+        // A link that the user names is one to the file that the user wants; the links in a folder may lead anywhere.
+        let linked = place.is_symlink().then(|| fs::canonicalize(place).ok()).flatten();
+        let place = linked.as_deref().unwrap_or(place);
         let recognise =
             || recognise_native(place, &workspace.environment().temporary()).map_err(ImportError::from);
         let source = match source {
@@ -86,7 +90,7 @@ impl NativeSessions {
         if let ([found], false) = (sessions.found.as_mut_slice(), place.is_dir()) {
             found.is_named = true;
         }
-        sessions.found.sort_by_key(|found| found.session.changed);
+        sessions.found.sort_by_key(FoundSession::last_used);
         Ok(Some(sessions))
     }
 
@@ -108,7 +112,7 @@ impl NativeSessions {
             }
             error => {
                 let reason = LeftOutReason::Unreadable(error.to_string());
-                LeftOutSession { path: place.to_owned(), reason }
+                LeftOutSession { path: error.path().to_owned(), reason }
             }
         };
         let home = match source.open(place, &workspace.environment().temporary()) {

@@ -12,6 +12,7 @@ mod originals;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 pub use azureal_agents::native::NativeSource;
 use azureal_agents::native::{NativeHead, NativeHome, NativeSession};
@@ -142,6 +143,11 @@ impl FoundSession {
         self.session.size
     }
 
+    /// Returns when it was last used: the time of its last entry, because a copied file has another time.
+    fn last_used(&self) -> Option<SystemTime> {
+        self.head.ended.map(SystemTime::from).or(self.session.changed)
+    }
+
     /// Returns the directory that it ran in.
     pub fn directory(&self) -> Option<&Path> {
         self.head.cwd.as_deref()
@@ -158,7 +164,7 @@ impl FoundSession {
     }
 
     /// Returns whether it is a session of a project. One whose directory is gone is, if the directory was in the project.
-    fn is_of(&self, project: &Project) -> bool {
+    pub fn is_of(&self, project: &Project) -> bool {
         match &self.project {
             Some(own) => own.root() == project.root(),
             None => self.directory().is_some_and(|cwd| {

@@ -287,7 +287,7 @@ impl Listed {
             cwd: Some(PathBuf::from(self.cwd)).filter(|cwd| cwd.is_absolute()),
             title: self.title.filter(|title| !title.is_empty()),
             started: jiff::Timestamp::from_millisecond(self.created).ok().filter(|_| self.created > 0),
-            forked_from: None,
+            ended: None,
             is_subagent: self.is_subagent,
             is_headless: false,
         };
