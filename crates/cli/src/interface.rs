@@ -206,7 +206,7 @@ fn found_elsewhere(workspace: &Workspace) -> Option<String> {
     if workspace.is_on_server() || !is_empty() {
         return None;
     }
-    native::import_hint(&block_on(native::count_sessions(workspace, native::COUNT_AT_MOST)))
+    block_on(native::find_importable(workspace))
 }
 
 fn theme(ui: Ui, environment: &Environment) -> Theme {

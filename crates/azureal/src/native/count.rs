@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use azureal_exchange::was_deleted;
 
 use super::{NativeSource, homes_of, project_around, sources};
+use crate::error::shown;
 use crate::workspace::Workspace;
 
 /// The native sessions of one agent's program that belong to a project, as far as they were counted.
@@ -23,7 +24,7 @@ pub struct CountedSessions {
 }
 
 /// The time that a count may take while the user waits for something else.
-pub const COUNT_AT_MOST: Duration = Duration::from_millis(15);
+const COUNT_AT_MOST: Duration = Duration::from_millis(15);
 
 /// The number of sessions of a home that are looked at even if the time is over: a list of thousands alone can take longer.
 const LOOKED_AT_LEAST: usize = 16;
@@ -81,8 +82,21 @@ async fn count_home(
     }
 }
 
+/// Says what can be imported into the project's store, and which command does it; `None` if nothing was found. Takes a few milliseconds.
+pub async fn find_importable(workspace: &Workspace) -> Option<String> {
+    match workspace.project.store_of_worktree() {
+        Some(path) => {
+            let path = shown(&path);
+            Some(format!(
+                "the original AZUREAL program has a store of its own here: `azureal import {path}` imports its sessions"
+            ))
+        }
+        None => import_hint(&count_sessions(workspace, COUNT_AT_MOST).await),
+    }
+}
+
 /// Says how many sessions were counted and which command imports them; `None` if there are none.
-pub fn import_hint(counted: &[CountedSessions]) -> Option<String> {
+fn import_hint(counted: &[CountedSessions]) -> Option<String> {
     let command = match counted {
         [] => return None,
         [only] => only.agent,

@@ -10,6 +10,7 @@ mod find;
 mod import;
 mod originals;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -18,7 +19,7 @@ pub use azureal_agents::native::NativeSource;
 use azureal_agents::native::{NativeHead, NativeHome, NativeSession};
 pub use azureal_exchange::StoredRuns;
 
-pub use count::{COUNT_AT_MOST, CountedSessions, count_sessions, import_hint};
+pub use count::{CountedSessions, count_sessions, find_importable};
 pub use import::NativeTarget;
 pub use originals::OriginalWriter;
 
@@ -36,6 +37,8 @@ pub struct NativeSessions {
     homes: Vec<OpenHome>,
     found: Vec<FoundSession>,
     left_out: Vec<LeftOutSession>,
+    /// The ids of the sessions that begin with the same entry, by its id: forks and their origin.
+    families: HashMap<String, Vec<String>>,
     /// The number of sessions of other projects.
     elsewhere: u64,
 }
@@ -118,6 +121,9 @@ impl NativeSessions {
         self.found
             .extend(other.found.into_iter().map(|found| FoundSession { home: found.home + before, ..found }));
         self.left_out.extend(other.left_out);
+        for (first, ids) in other.families {
+            self.families.entry(first).or_default().extend(ids);
+        }
         self.elsewhere += other.elsewhere;
     }
 

@@ -7,7 +7,6 @@ use crate::session_table::{SessionTable, turn_of};
 use crate::threshold::threshold;
 use crate::times::Clock;
 use azureal::Workspace;
-use azureal::error::shown;
 use azureal::json::SessionLine;
 use azureal::meter::Meter;
 use azureal::native;
@@ -86,16 +85,8 @@ pub(crate) async fn run(
 
 /// Says what can be done about an empty list.
 async fn tell_why_empty(place: &Workspace) -> Result<(), Failure> {
-    if let Some(path) = place.project.store_of_worktree() {
-        tell(&format!(
-            "no sessions of this worktree yet; the original AZUREAL program has a store of its own here: {}",
-            shown(&path)
-        ));
-        tell(&format!("`azureal import {}` imports its sessions", shown(&path)));
-        return Ok(());
-    }
     let any = ListQuery { limit: Some(1), ..ListQuery::default() };
-    if !place.store.list(&any).await?.is_empty() {
+    if place.project.store_of_worktree().is_none() && !place.store.list(&any).await?.is_empty() {
         tell("no sessions of this worktree yet; `azureal list --all` shows those of all worktrees");
         return Ok(());
     }
@@ -105,7 +96,7 @@ async fn tell_why_empty(place: &Workspace) -> Result<(), Failure> {
 
 /// Says that a store has no sessions, and where there are some.
 pub(super) async fn tell_of_empty_store(place: &Workspace) {
-    let found = native::import_hint(&native::count_sessions(place, native::COUNT_AT_MOST).await);
+    let found = native::find_importable(place).await;
     let found = found.as_deref().unwrap_or("`azureal import` takes over those of other programs");
     tell(&format!("no sessions yet; {found}"));
 }

@@ -157,8 +157,7 @@ fn a_store_of_the_original_program_in_a_linked_worktree_is_offered() {
     insta::assert_snapshot!(run(&["list"]), @r"
     exit code 0
     --- stderr
-    no sessions of this worktree yet; the original AZUREAL program has a store of its own here: [folder]/linked/.azureal/sessions.azs
-    `azureal import [folder]/linked/.azureal/sessions.azs` imports its sessions
+    no sessions yet; the original AZUREAL program has a store of its own here: `azureal import [folder]/linked/.azureal/sessions.azs` imports its sessions
     ");
     insta::assert_snapshot!(run(&["import", ".azureal/sessions.azs"]), @r"
     exit code 0
