@@ -8,8 +8,8 @@ use azureal::search::{Filters, Found, Hit, Query, QueryError, SearchOptions};
 use azureal::sessions::called;
 use azureal::{Error, parse_since};
 
-use super::Server;
 use super::arguments::Arguments;
+use super::{Server, tools};
 
 /// The most hits of one answer.
 pub(super) const MOST: usize = 50;
@@ -32,6 +32,8 @@ impl Server<'_> {
             sessions: session.map(|session| vec![session]),
             // What the agent was told already. Asked for by name, it is searched.
             without: self.current.filter(|current| session != Some(*current)),
+            // An earlier search says the words of the query again, in a short text and a later session than the one that it looked for.
+            without_tools: tools::names_in_sessions(),
             since: arguments
                 .text("since")?
                 .as_deref()

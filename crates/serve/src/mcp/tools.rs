@@ -4,7 +4,17 @@ use azureal::{Error, block_on};
 use serde_json::{Value, json};
 
 use super::arguments::Arguments;
-use super::{Server, list, search};
+use super::{NAME, Server, list, search};
+
+/// What stands before and after the name of the server in the name of a tool: of Claude Code, Codex, Qwen Code and Copilot, of Gemini CLI, of goose, of opencode.
+const SPELLINGS: [(&str, &str); 4] = [("mcp__", "__"), ("mcp_", "_"), ("", "__"), ("", "_")];
+
+/// Returns the names that the tools have in stored sessions.
+pub(super) fn names_in_sessions() -> Vec<String> {
+    let definitions = definitions();
+    let tools = definitions.as_array().into_iter().flatten().filter_map(|tool| tool.get("name")?.as_str());
+    tools.flat_map(|tool| SPELLINGS.map(|(before, after)| format!("{before}{NAME}{after}{tool}"))).collect()
+}
 
 /// Returns the definitions of the tools. Their names explain themselves, because some agents show a model nothing else at first.
 pub(super) fn definitions() -> Value {
