@@ -5,9 +5,10 @@ use std::io::Cursor;
 use std::path::Path;
 
 use azureal::core::event::{ToolCall, ToolResult};
-use azureal::core::{Event, NewSession, NewTurn};
+use azureal::core::{Event, ListQuery, NewSession, NewTurn};
 use azureal::{Environment, Options, SessionId, Workspace, block_on};
 use azureal_serve::mcp::Server;
+use azureal_testkit::servers::RedisServer;
 use serde_json::{Value, json};
 
 fn workspace(folder: &Path) -> Workspace {
@@ -268,6 +269,29 @@ fn a_search_finds_the_facts_and_not_the_searches_for_them() {
     let hits: Vec<&str> = text.lines().filter(|line| line.contains("· event ")).collect();
     assert!(hits.len() == 2 && hits[0].starts_with("S6 ") && hits[1].starts_with("S1 fact"), "{text}");
     assert!(!text.contains("left out"), "{text}");
+}
+
+#[test]
+fn an_error_of_the_store_does_not_tell_its_address() {
+    let Some(server) = RedisServer::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let address = format!("{}?loss=accepted&project=recall", server.url());
+    let options = Options { store: Some(address.into()), ..Options::default() };
+    let environment = Environment::new([("HOME".into(), folder.path().into())]);
+    let workspace = Workspace::open(folder.path(), &environment, &options).unwrap();
+    session(&workspace, "one", vec![Event::user("ask")]);
+    server.command(&["ACL", "SETUSER", "default", "-@all"]);
+    let error = block_on(workspace.store.list(&ListQuery::default())).unwrap_err().to_string();
+    assert!(error.contains(&server.port().to_string()), "{error}");
+    for (tool, arguments) in [
+        ("list_sessions", json!({})),
+        ("search_sessions", json!({"query": "ask"})),
+        ("read_session", json!({"session": "S1"})),
+    ] {
+        let (text, is_error) = call(&workspace, None, tool, &arguments);
+        assert!(is_error, "{text}");
+        assert_eq!(text, "the store cannot be read now (denied); continue without recall");
+    }
 }
 
 #[test]

@@ -19,8 +19,10 @@ mod tools;
 use std::io::{self, BufRead, Write};
 
 use azureal::core::Redactor;
+use azureal::error::Category;
 use azureal::{Error, SessionId, Workspace};
 use serde_json::{Value, json};
+use tracing::warn;
 
 use self::message::{Incoming, MessageReader};
 
@@ -147,7 +149,14 @@ fn tool_result(text: &str, is_error: bool) -> Value {
     json!({"content": [{"type": "text", "text": text}], "isError": is_error})
 }
 
+/// Returns what a model reads of an error. Only what is wrong with its call is its business: an error of the store has the store's address.
 fn error_text(error: &Error) -> String {
+    let is_of_the_call =
+        error.category() == Category::Usage || matches!(error.kind(), "not_found" | "ambiguous");
+    if !is_of_the_call {
+        warn!(%error, "recall cannot read the store");
+        return format!("the store cannot be read now ({}); continue without recall", error.kind());
+    }
     match error.hint() {
         Some(hint) => format!("{}; {hint}", error.message()),
         None => error.message().to_owned(),
