@@ -75,7 +75,7 @@ impl StoreFile {
         }
     }
 
-    fn lies_in_our_folder(&self) -> bool {
+    pub(super) fn lies_in_our_folder(&self) -> bool {
         self.folder().file_name().is_some_and(|name| name == OURS)
     }
 
@@ -127,6 +127,14 @@ impl StoreFile {
             SecondName::new(git.join(azureal_files::OURS_IN_GIT).join(self.path.file_name()?))
         });
         second.is_some_and(|second| second.is_of(identity))
+    }
+
+    /// Refuses a link, and whatever else is no plain file.
+    pub(super) fn check_plain(&self) -> Result<(), StoreError> {
+        match fs::symlink_metadata(&self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            found => self.check_kind(&self.path, &found.map_err(|error| self.io(error))?),
+        }
     }
 
     /// Checks the files that SQLite would open with this one.

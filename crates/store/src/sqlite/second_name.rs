@@ -251,7 +251,8 @@ WHERE typeof(counted_seq) = 'integer' AND typeof(event_count) = 'integer'
   AND event_count <> (SELECT count(*) FROM events WHERE session_id = sessions.id AND seq <= counted_seq)
 LIMIT 1";
 
-fn check_content(connection: &Connection) -> rusqlite::Result<Soundness> {
+/// Checks the content of an open file.
+pub(super) fn check_content(connection: &Connection) -> rusqlite::Result<Soundness> {
     let damaged = |why: String| Ok(Soundness::Damaged(why));
     // A process that has the file open may be in the middle of a change whose journal is deleted: it ends first. Its next one
     // has a journal beside the first name.

@@ -14,7 +14,7 @@ use super::super::file::{StoreFile, publish, sync_folder};
 use super::super::folders::{COMPANIONS, with_suffix};
 use super::super::{connection, error, schema};
 use super::repair::upgrade;
-use super::{Progress, check_structure};
+use super::{Progress, check_structure, open_file};
 
 /// The number of pages that are copied under one lock: 16 MiB of pages of the usual size.
 const STEP: i32 = 4096;
@@ -40,14 +40,26 @@ pub fn back_up(
     existing: ExistingCopy,
     progress: Progress<'_>,
 ) -> Result<(), StoreError> {
-    let source = open_file(store)?;
+    let (source, _) = open_file(store)?;
+    back_up_open(&source, to, existing, check_copy, progress)
+}
+
+/// Copies an open store like [`back_up`].
+pub(super) fn back_up_open(
+    source: &Connection,
+    to: &Path,
+    existing: ExistingCopy,
+    check: fn(&StoreFile, &Path, Progress<'_>) -> Result<(), StoreError>,
+    progress: Progress<'_>,
+) -> Result<(), StoreError> {
     let target = StoreFile::new(to.to_owned(), None);
     if existing == ExistingCopy::Keep && target.exists() {
         return Err(exists(to));
     }
     target.remove_leftovers();
     let temporary = target.unfinished();
-    let written = write_copy(&target, &source, &temporary, progress);
+    let written = write_copy(&target, source, &temporary, progress);
+    let written = written.and_then(|()| check(&target, &temporary, progress));
     let done = written.and_then(|()| {
         let io = |error| error::from_io(to, error);
         match existing {
@@ -69,20 +81,6 @@ fn exists(path: &Path) -> StoreError {
     StoreError::Other { place: path.display().to_string(), source: source.into() }
 }
 
-/// Opens the file of a store after the checks that every use makes.
-fn open_file(store: &Path) -> Result<Connection, StoreError> {
-    let place = || store.display().to_string();
-    let file = StoreFile::new(store.to_owned(), None);
-    if !file.exists() {
-        return Err(StoreError::NotAStore { place: place(), why: "it is not there".to_owned() });
-    }
-    file.check_companions()?;
-    let path = file.real_path()?;
-    let connection = connection::open(&path)?;
-    schema::prepare(&path, &connection)?;
-    Ok(connection)
-}
-
 fn write_copy(
     target: &StoreFile,
     source: &Connection,
@@ -98,8 +96,10 @@ fn write_copy(
     // A store that others use with a write-ahead log says so in its header.
     copy.execute_batch("PRAGMA journal_mode = DELETE;").map_err(sqlite)?;
     copy.close().map_err(|(_, error)| sqlite(error))?;
-    file.sync_all().map_err(io)?;
-    drop(file);
+    file.sync_all().map_err(io)
+}
+
+fn check_copy(target: &StoreFile, temporary: &Path, progress: Progress<'_>) -> Result<(), StoreError> {
     let copy = connection::open(temporary)?;
     match check_structure(&copy, progress).join("; ") {
         why if !why.is_empty() => {
@@ -161,7 +161,8 @@ fn restore_by(
     temporary: &Path,
     progress: Progress<'_>,
 ) -> Result<(), StoreError> {
-    write_copy(target, &open_file(copy)?, temporary, progress)?;
+    write_copy(target, &open_file(copy)?.0, temporary, progress)?;
+    check_copy(target, temporary, progress)?;
     let sqlite = |error| error::from_sqlite(store, error);
     let mut codec = Codec::new().map_err(|error| error::from_io(store, error))?;
     let mut new = connection::open(temporary)?;

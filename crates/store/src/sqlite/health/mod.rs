@@ -6,6 +6,7 @@
 
 mod backup;
 mod former_uuid;
+mod names;
 mod pages;
 mod problem;
 mod repair;
@@ -15,7 +16,6 @@ mod set_aside;
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use azureal_core::{SessionId, StoreError, Uuid};
@@ -24,20 +24,24 @@ use rusqlite::{Connection, ErrorCode};
 use super::codec::Codec;
 use super::error::Fault;
 use super::file::{Identity, StoreFile, sync_folder};
-use super::folders::{COMPANIONS, with_suffix};
-use super::second_name::SecondName;
-use super::{FileNotice, connection, error, notice, schema};
+use super::folders::{COMPANIONS, PROJECT_STORE, with_suffix};
+use super::schema::{self, SessionColumns};
+use super::{connection, error, notice};
 
 pub use crate::originals::{OriginalProblem, inspect_originals, original_of};
 pub use backup::{ExistingCopy, back_up, restore};
+pub use names::{NameState, damage_of_second, name_again, names};
 pub use problem::StoreProblem;
 pub use rows::CheckedSession;
 
+use salvage::Table;
 use set_aside::SetAside;
 
 /// Hears of the progress, in words.
 pub type Progress<'a> = &'a dyn Fn(&str);
 
+/// The size of the smallest database, in bytes.
+const SMALLEST_DATABASE: u64 = 512;
 /// The most findings of SQLite's own check that are reported.
 const MOST_FINDINGS: usize = 20;
 
@@ -53,15 +57,21 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    fn unusable(why: String) -> Self {
-        Self { problems: vec![StoreProblem::Unusable(why)], ..Self::default() }
+    /// The result for a file that SQLite cannot use.
+    fn of_unusable(file: &StoreFile, why: String) -> Result<Self, StoreError> {
+        let look = || -> io::Result<StoreProblem> {
+            let damaged = File::open(file.path())?;
+            if salvage::has_rows(&damaged, |_| true)? {
+                return Ok(StoreProblem::Unusable(why));
+            }
+            Ok(StoreProblem::WithoutRows { why, is_ours: is_ours(file, &damaged)? })
+        };
+        let problem = look().map_err(|error| error::from_io(file.path(), error))?;
+        Ok(Self { problems: vec![problem], ..Self::default() })
     }
 
     fn is_structure_damaged(&self) -> bool {
-        let is_structure = |problem: &StoreProblem| {
-            matches!(problem, StoreProblem::Unusable(_) | StoreProblem::Structure(_))
-        };
-        self.problems.iter().any(is_structure)
+        self.problems.iter().any(StoreProblem::is_of_structure)
     }
 }
 
@@ -98,20 +108,16 @@ pub struct Repaired {
 /// The file is of a newer version, has definitions that are not ours, or cannot be opened for another reason than damage.
 pub fn inspect(store: &Path, progress: Progress<'_>) -> Result<Inspection, StoreError> {
     let file = StoreFile::new(store.to_owned(), None);
-    file.check_companions()?;
+    file.check_plain()?;
     let path = file.real_path()?;
     if fs::metadata(&path).is_ok_and(|found| found.len() == 0) {
-        return Ok(Inspection::unusable("it is empty".to_owned()));
+        return Inspection::of_unusable(&file, "it is empty".to_owned());
     }
-    let opened = connection::open(&path).and_then(|connection| {
-        let columns = schema::prepare(&path, &connection)?;
-        Ok((connection, columns))
-    });
-    let (connection, columns) = match opened {
+    let (connection, columns) = match open_file(store) {
         Ok(opened) => opened,
-        Err(StoreError::Corrupt { why, .. }) => return Ok(Inspection::unusable(why)),
+        Err(StoreError::Corrupt { why, .. }) => return Inspection::of_unusable(&file, why),
         Err(StoreError::NotAStore { why, .. }) if !is_other_database(&path) => {
-            return Ok(Inspection::unusable(why));
+            return Inspection::of_unusable(&file, why);
         }
         Err(error) => return Err(error),
     };
@@ -139,18 +145,64 @@ pub fn inspect(store: &Path, progress: Progress<'_>) -> Result<Inspection, Store
     Ok(inspection)
 }
 
-/// Returns whether a file is a sound SQLite database that has no table of ours.
+/// Opens the file of a store after the checks that every use makes.
+fn open_file(store: &Path) -> Result<(Connection, SessionColumns), StoreError> {
+    let file = StoreFile::new(store.to_owned(), None);
+    if !file.exists() {
+        let (place, why) = (store.display().to_string(), "it is not there".to_owned());
+        return Err(StoreError::NotAStore { place, why });
+    }
+    file.check_companions()?;
+    let path = file.real_path()?;
+    let connection = connection::open(&path)?;
+    let columns = schema::prepare(&path, &connection)?;
+    Ok((connection, columns))
+}
+
+/// Reads the sessions of a store as they are now, or one of them, without a check of their events.
+pub fn sessions_now(store: &Path, only: Option<SessionId>) -> Result<Vec<CheckedSession>, StoreError> {
+    let (connection, columns) = open_file(store)?;
+    let mut codec = Codec::new().map_err(|error| error::from_io(store, error))?;
+    let found = rows::read(&connection, &columns, &mut codec, only).map_err(|fault| fault.at(store))?;
+    drop(connection::close(connection));
+    Ok(found)
+}
+
+/// Returns whether a file is an SQLite database of another program. One that is not sound, and has events of ours, is a store whose
+/// first page is that of another file.
 fn is_other_database(path: &Path) -> bool {
-    let tables = |connection: Connection| -> rusqlite::Result<(i64, i64)> {
-        connection.query_row(
-            "SELECT count(*), count(*) FILTER (WHERE name IN ('sessions', 'events', 'compactions', 'meta'))
+    let look = |connection: Connection| -> rusqlite::Result<(bool, bool)> {
+        let has_others: bool = connection.query_row(
+            "SELECT count(*) > 0 AND NOT max(name IN ('sessions', 'events', 'compactions', 'meta'))
              FROM sqlite_schema",
             [],
-            |row| Ok((row.get(0)?, row.get(1)?)),
-        )
+            |row| row.get(0),
+        )?;
+        // What follows its last page is not checked.
+        let length: i64 = connection.query_row(
+            "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
+            [],
+            |row| row.get(0),
+        )?;
+        let is_whole = fs::metadata(path).is_ok_and(|found| found.len() <= length.cast_unsigned());
+        let found: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+        Ok((has_others, is_whole && found == "ok"))
     };
-    let found = connection::open_foreign(path).map(tables);
-    matches!(found, Ok(Ok((1.., 0))))
+    let has_events = || {
+        let found =
+            File::open(path).and_then(|file| salvage::has_rows(&file, |table| table == Table::Events));
+        found.unwrap_or(false)
+    };
+    match connection::open_foreign(path).map(look) {
+        Ok(Ok((has_others, is_sound))) => has_others && (is_sound || !has_events()),
+        Ok(Err(_)) | Err(_) => false,
+    }
+}
+
+/// Returns whether a file is a store, though none of its rows can be read.
+fn is_ours(file: &StoreFile, damaged: &File) -> io::Result<bool> {
+    let is_projects = file.lies_in_our_folder() && file.path().ends_with(PROJECT_STORE);
+    Ok(is_projects || damaged.metadata()?.len() == 0 || salvage::has_tables(damaged)?)
 }
 
 /// Runs SQLite's own checks: the quick one first, then the one that also compares the indexes. It passes over a damaged page of an empty
@@ -205,9 +257,8 @@ pub fn repair(
         back_up(store, &backup, ExistingCopy::Keep, progress)?;
         repair_rows(store, backup, originals, &mut aside, progress)?
     };
-    let structure =
-        |problem: &StoreProblem| matches!(problem, StoreProblem::Unusable(_) | StoreProblem::Structure(_));
-    let of_structure: Vec<StoreProblem> = inspection.problems.into_iter().filter(structure).collect();
+    let of_structure: Vec<StoreProblem> =
+        inspection.problems.into_iter().filter(StoreProblem::is_of_structure).collect();
     repaired.problems.splice(0..0, of_structure);
     repaired.set_aside = aside.written().map(|(path, rows)| (path.to_owned(), rows));
     Ok(repaired)
@@ -243,16 +294,13 @@ fn repair_rows(
 
 /// Writes the indexes again, which is enough if only they are damaged. Returns the copy of the file before; `None` if it is not enough.
 fn reindex(store: &Path, time: &str, progress: Progress<'_>) -> Option<PathBuf> {
-    let path = StoreFile::new(store.to_owned(), None).real_path().ok()?;
-    let connection = connection::open(&path).ok()?;
-    schema::prepare(&path, &connection).ok()?;
-    let is_of_index = |line: &String| line.contains("index");
+    let (connection, _) = open_file(store).ok()?;
     let found = check_structure(&connection, progress);
-    if found.is_empty() || !found.iter().all(is_of_index) {
+    if found.is_empty() || !problem::is_of_indexes(&found) {
         return None;
     }
     let backup = unused(store, "backup", time, "");
-    copy_raw(&path, &backup).ok()?;
+    backup::back_up_open(&connection, &backup, ExistingCopy::Keep, |_, _, _| Ok(()), progress).ok()?;
     connection.execute_batch("BEGIN IMMEDIATE; REINDEX;").ok()?;
     if !check_structure(&connection, progress).is_empty() {
         connection.execute_batch("ROLLBACK").ok()?;
@@ -262,14 +310,6 @@ fn reindex(store: &Path, time: &str, progress: Progress<'_>) -> Option<PathBuf> 
     connection.execute_batch("COMMIT").ok()?;
     connection::close(connection).ok()?;
     Some(backup)
-}
-
-/// Copies a file as it is. Not while this process has locks on it, which closing the copied file would release.
-fn copy_raw(from: &Path, to: &Path) -> io::Result<()> {
-    let target = StoreFile::new(to.to_owned(), None);
-    let mut copy = target.create_private(to)?;
-    io::copy(&mut File::open(from)?, &mut copy)?;
-    copy.sync_all()
 }
 
 /// Moves all rows that can be read to a new file, which takes the place of the damaged one.
@@ -285,12 +325,14 @@ fn replace(
     let path = file.real_path()?;
     // What is in a write-ahead log belongs to the file. The check has rolled a half-written change back. As far as SQLite can lock the
     // file, no other process changes it until it is replaced.
-    let lock = Connection::open(&path).ok();
+    let damaged = File::open(&path).map_err(io)?;
+    // SQLite takes a smaller file for an empty one, and would create a database in it.
+    let is_database = damaged.metadata().map_err(io)?.len() >= SMALLEST_DATABASE;
+    let lock = is_database.then(|| Connection::open(&path).ok()).flatten();
     if let Some(lock) = &lock {
         drop(lock.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())));
         drop(lock.execute_batch("BEGIN IMMEDIATE"));
     }
-    let damaged = File::open(&path).map_err(io)?;
     file.remove_leftovers();
     let temporary = file.unfinished();
     let made = (|| {
@@ -301,7 +343,7 @@ fn replace(
         schema::create(&new).map_err(sqlite)?;
         let found = salvage::salvage(&damaged, &new, aside, progress).map_err(|fault| fault.at(store))?;
         new.close().map_err(|(_, error)| sqlite(error))?;
-        if (found.sessions, found.events) == (0, 0) {
+        if found.is_empty() && !is_ours(file, &damaged).map_err(io)? {
             let why = "no row of it can be read; it may be another file".to_owned();
             return Err(StoreError::NotAStore { place: store.display().to_string(), why });
         }
@@ -343,45 +385,4 @@ fn swap(file: &StoreFile, new: &Path, time: &str) -> io::Result<PathBuf> {
         fs::remove_file(second.path())?;
     }
     Ok(kept)
-}
-
-/// The state of the names of a store's file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NameState {
-    /// It has its second name.
-    Named,
-    /// It has no second name, and could have one.
-    NotNamed,
-    /// Another file has the second name.
-    OtherFile,
-    /// It has further names, as after `cp -al`.
-    MoreNames,
-    /// It has no first name, but the second.
-    NoFirstName,
-}
-
-/// Returns the state of the names of a store's file; `None` if there is no file. Changes nothing.
-pub fn names(store: &Path, second_name: &Path) -> io::Result<Option<NameState>> {
-    let found = |path: &Path| match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        found => found.map(Some),
-    };
-    Ok(match (found(store)?, found(second_name)?) {
-        (None, None) => None,
-        (None, Some(_)) => Some(NameState::NoFirstName),
-        (Some(first), _) if first.nlink() > 2 => Some(NameState::MoreNames),
-        (Some(first), Some(second)) if Identity::of(&first) == Identity::of(&second) => {
-            Some(NameState::Named)
-        }
-        (Some(first), _) if first.nlink() > 1 => Some(NameState::MoreNames),
-        (Some(_), Some(_)) => Some(NameState::OtherFile),
-        (Some(_), None) => Some(NameState::NotNamed),
-    })
-}
-
-/// Gives a store's file its second name. A file that has the name is kept under a new one.
-pub fn name_again(store: &Path, second_name: &Path) -> io::Result<Option<FileNotice>> {
-    let found = fs::symlink_metadata(store)?;
-    let Some(second) = SecondName::new(second_name.to_owned()) else { return Ok(None) };
-    second.renew(store, Identity::of(&found))
 }

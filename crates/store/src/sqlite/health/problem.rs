@@ -16,6 +16,13 @@ const NAMED: usize = 3;
 pub enum StoreProblem {
     /// SQLite cannot use the file.
     Unusable(String),
+    /// SQLite cannot use the file, and no row of it can be read.
+    WithoutRows {
+        /// The reason.
+        why: String,
+        /// Whether it is a store all the same.
+        is_ours: bool,
+    },
     /// SQLite's own check found damage.
     Structure(Vec<String>),
     /// A session is not as it should be.
@@ -71,7 +78,7 @@ impl StoreProblem {
     /// Returns a name that stays the same between versions.
     pub fn kind(&self) -> &'static str {
         match self {
-            Self::Unusable(_) | Self::Structure(_) => "integrity",
+            Self::Unusable(_) | Self::WithoutRows { .. } | Self::Structure(_) => "integrity",
             Self::Session(_, problem) => match problem {
                 SessionProblem::Undecodable { .. } => "undecodable_event",
                 SessionProblem::Gap { .. } => "gap",
@@ -93,6 +100,11 @@ impl StoreProblem {
         }
     }
 
+    /// Returns whether the file as a whole is damaged.
+    pub(super) fn is_of_structure(&self) -> bool {
+        self.kind() == "integrity"
+    }
+
     /// Returns the session, if the problem is one of a single session that is there.
     pub fn session(&self) -> Option<SessionId> {
         match self {
@@ -107,6 +119,11 @@ impl StoreProblem {
     /// Returns what a repair does about it; `None` if nothing.
     pub fn repair(&self) -> Option<String> {
         Some(match self {
+            Self::WithoutRows { is_ours: false, .. } => return None,
+            Self::WithoutRows { .. } => {
+                "puts an empty store in its place, and keeps the damaged file".to_owned()
+            }
+            Self::Structure(found) if is_of_indexes(found) => "writes the indexes again".to_owned(),
             Self::Unusable(_) | Self::Structure(_) => {
                 "moves every row that can be read to a new file, and keeps the damaged one".to_owned()
             }
@@ -148,10 +165,19 @@ impl StoreProblem {
     }
 }
 
+/// Returns whether only indexes are damaged, by the findings of SQLite. They can be written again.
+pub(super) fn is_of_indexes(found: &[String]) -> bool {
+    found.iter().all(|line| line.contains("index"))
+}
+
 impl fmt::Display for StoreProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unusable(why) => write!(f, "the file cannot be used: {why}"),
+            Self::WithoutRows { why, is_ours: true } => {
+                write!(f, "no session can be read from the file: {why}")
+            }
+            Self::WithoutRows { why, .. } => write!(f, "it is no store, or nothing is left of it: {why}"),
             Self::Structure(found) => {
                 let (first, rest) = found.split_at(found.len().min(NAMED));
                 write!(f, "the file is damaged: {}", first.join("; "))?;

@@ -149,7 +149,9 @@ impl Repair<'_> {
                 self.take_out_rows("meta", rows, &why)
             }
             StoreProblem::LastNumber { .. } => self.set_last_number(&why),
-            StoreProblem::Unusable(_) | StoreProblem::Structure(_) => Ok(()),
+            StoreProblem::Unusable(_) | StoreProblem::WithoutRows { .. } | StoreProblem::Structure(_) => {
+                Ok(())
+            }
         }
     }
 
@@ -436,7 +438,7 @@ impl Repair<'_> {
                 [session],
                 |row| row.get(0),
             )?;
-            counts::write(self.connection, session, &tally, last, None)?;
+            counts::write(self.connection, session, &tally, last)?;
         }
         // New events have the greatest ids, and all of them are counted: the newest session says so for the whole file.
         self.connection.execute(

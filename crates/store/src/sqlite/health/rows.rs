@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use azureal_core::{LogCheck, SessionId, SessionProblem, StoredEvent, Uuid, shared_uuids};
+use azureal_core::{
+    LogCheck, SessionId, SessionProblem, SessionRecord, StoreError, StoredEvent, Uuid, shared_uuids,
+};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
 
@@ -20,10 +22,27 @@ pub struct CheckedSession {
     pub id: SessionId,
     /// Its UUID.
     pub uuid: Option<Uuid>,
+    /// When it was created.
+    pub created_at: String,
+    /// Whether it began as a copy of another session, whose turns it has.
+    pub is_fork: bool,
     /// The number of its last event.
     pub last: u64,
     /// The numbers of the events that end a turn.
     pub turn_ends: Vec<u64>,
+}
+
+impl CheckedSession {
+    fn new(record: SessionRecord, last: i64, turn_ends: Vec<u64>) -> Self {
+        Self {
+            id: record.id,
+            uuid: record.uuid,
+            created_at: record.created_at,
+            is_fork: record.forked_from.is_some(),
+            last: last.cast_unsigned(),
+            turn_ends,
+        }
+    }
 }
 
 /// The result of a check of all rows.
@@ -43,13 +62,8 @@ pub(super) fn check(
     progress: Progress<'_>,
 ) -> Result<RowCheck, Fault> {
     let mut check = RowCheck::default();
-    let numbers: Vec<i64> = connection
-        .prepare("SELECT id FROM sessions ORDER BY id")?
-        .query_map([], |row| row.get(0))?
-        .collect::<rusqlite::Result<_>>()?;
-    let valid: Vec<SessionId> = numbers.iter().filter_map(|number| session_id(*number)).collect();
-    if valid.len() < numbers.len() {
-        let rows = (numbers.len() - valid.len()) as u64;
+    let (valid, rows) = session_ids(connection)?;
+    if rows > 0 {
         check.problems.push(StoreProblem::Numbers { rows });
     }
     for (done, id) in valid.iter().enumerate() {
@@ -73,6 +87,55 @@ pub(super) fn check(
     check.problems.extend(last_number(connection)?);
     Ok(check)
 }
+
+/// Returns the sessions, and the number of rows whose number no session can have.
+fn session_ids(connection: &Connection) -> rusqlite::Result<(Vec<SessionId>, u64)> {
+    let numbers: Vec<i64> = connection
+        .prepare("SELECT id FROM sessions ORDER BY id")?
+        .query_map([], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    let valid: Vec<SessionId> = numbers.iter().filter_map(|number| session_id(*number)).collect();
+    let others = (numbers.len() - valid.len()) as u64;
+    Ok((valid, others))
+}
+
+/// Reads all sessions or one, without a check of their events.
+pub(super) fn read(
+    connection: &Connection,
+    columns: &SessionColumns,
+    codec: &mut Codec,
+    only: Option<SessionId>,
+) -> Result<Vec<CheckedSession>, Fault> {
+    let ids = only.map_or_else(|| session_ids(connection).map(|(ids, _)| ids), |id| Ok(vec![id]))?;
+    let mut found = Vec::with_capacity(ids.len());
+    for id in ids {
+        let session = i64::from(id.number());
+        let snapshot = connection.unchecked_transaction()?;
+        let record = match sessions::get(connection, columns, codec, id) {
+            Err(Fault::Store(StoreError::NoSuchSession(_))) => continue,
+            record => record?,
+        };
+        let last = connection.prepare_cached(LAST)?.query_row([session], |row| row.get(0))?;
+        let last = counted(connection, columns, session)?.map_or(last, |counted| counted.max(last));
+        let turn_ends = connection
+            .prepare_cached(TURN_ENDS)?
+            .query_map([session], |row| Ok(row.get::<_, i64>(0)?.cast_unsigned()))?
+            .collect::<rusqlite::Result<_>>()?;
+        drop(snapshot);
+        found.push(CheckedSession::new(record, last, turn_ends));
+    }
+    Ok(found)
+}
+
+/// The number of the last event of a session.
+const LAST: &str = "
+SELECT ifnull(max(seq), 0) FROM events
+WHERE session_id = ?1 AND typeof(seq) = 'integer' AND seq >= 1 AND seq < 9223372036854775807";
+/// The numbers of the events that end a turn.
+const TURN_ENDS: &str = "
+SELECT seq FROM events
+WHERE session_id = ?1 AND typeof(seq) = 'integer' AND seq >= 1 AND seq < 9223372036854775807 AND kind = 'Complete'
+ORDER BY seq";
 
 /// Returns the problem of a last number that is too large. Another wrong value is none: SQLite continues after the highest number in use.
 fn last_number(connection: &Connection) -> rusqlite::Result<Option<StoreProblem>> {
@@ -99,7 +162,7 @@ fn check_session(
     let session = i64::from(id.number());
     let mut record = match sessions::get(connection, columns, codec, id) {
         // It was deleted meanwhile.
-        Err(Fault::Store(azureal_core::StoreError::NoSuchSession(_))) => return Ok(()),
+        Err(Fault::Store(StoreError::NoSuchSession(_))) => return Ok(()),
         record => record?,
     };
     // All columns, also those that are not part of a record.
@@ -156,8 +219,7 @@ fn check_session(
         extra.push(StoreProblem::Session(id, SessionProblem::NoUuid));
     }
     check.problems.append(&mut extra);
-    let last = last.cast_unsigned();
-    check.sessions.push(CheckedSession { id, uuid: record.uuid, last, turn_ends });
+    check.sessions.push(CheckedSession::new(record, last, turn_ends));
     Ok(())
 }
 

@@ -2,9 +2,13 @@
 //!
 //! The rows are read page by page ([`super::pages`]): first those that the tables of the file lead to, then those on pages that no
 //! table leads to any more, by their shape. A row that does not fit into the new file is set aside.
+//!
+//! What is on a free page was deleted, unless the list of these pages is damaged. So such a row is used only if the others show that
+//! it is missing, and is set aside otherwise.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
+use std::io;
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, params, params_from_iter};
@@ -19,15 +23,21 @@ use super::set_aside::SetAside;
 /// The result of a salvage.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Salvaged {
-    pub(super) sessions: u64,
-    pub(super) events: u64,
+    /// The number of rows that were moved, without those of the table `meta`.
+    rows: u64,
     /// The number of cells that cannot be read.
     pub(super) unreadable: u64,
 }
 
+impl Salvaged {
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+}
+
 /// The tables of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Table {
+pub(super) enum Table {
     Sessions,
     Events,
     Compactions,
@@ -74,7 +84,7 @@ impl Table {
     /// place has its name: then the name is damaged.
     fn columns_by(self, name: &str, sql: &Value) -> Vec<String> {
         let own = self.own_columns();
-        let Some(mut columns) = columns_of(name, sql) else { return own };
+        let Some(mut columns) = defined_columns(name, sql) else { return own };
         for (index, column) in own.iter().enumerate() {
             if !columns.contains(column)
                 && let Some(found) = columns.get_mut(index).filter(|found| !own.contains(found))
@@ -104,6 +114,47 @@ impl Table {
             _ => None,
         }
     }
+}
+
+/// Returns whether rows of a table that is meant can be read, whatever leads to them. A row of `meta` is two texts, as in many files.
+pub(super) fn has_rows(damaged: &File, is_meant: fn(Table) -> bool) -> io::Result<bool> {
+    let pages = Pages::open(damaged.try_clone()?)?;
+    let is_ours = |row: &RawRow| {
+        Table::of_shape(&row.values).is_some_and(|table| table != Table::Meta && is_meant(table))
+    };
+    Ok((1..=pages.count).any(|number| pages.is_leaf(number) && pages.rows(number).rows.iter().any(is_ours)))
+}
+
+/// Returns whether the first page names the tables of a store.
+pub(super) fn has_tables(damaged: &File) -> io::Result<bool> {
+    let pages = Pages::open(damaged.try_clone()?)?;
+    let tables = roots(&pages, &mut BTreeSet::new());
+    Ok(pages.has_header && TABLES.iter().all(|table| tables.iter().any(|root| root.name == table.name())))
+}
+
+/// A table of a damaged file.
+struct Root {
+    name: String,
+    page: u32,
+    /// Its definition.
+    sql: Value,
+}
+
+/// Returns the tables that the first page leads to, and adds the pages that name them to `seen`.
+fn roots(pages: &Pages, seen: &mut BTreeSet<u32>) -> Vec<Root> {
+    let mut roots = Vec::new();
+    for leaf in pages.leaves(SCHEMA_ROOT) {
+        seen.insert(leaf);
+        for row in pages.rows(leaf).rows {
+            if let [Value::Text(kind), Value::Text(name), _, Value::Integer(page), sql] = &row.values[..]
+                && kind == "table"
+                && let Ok(page) = u32::try_from(*page)
+            {
+                roots.push(Root { name: name.clone(), page, sql: sql.clone() });
+            }
+        }
+    }
+    roots
 }
 
 /// Moves all rows that can be read to a new file, whose tables are there and empty.
@@ -138,6 +189,12 @@ pub(super) fn salvage(
             }
         }
     }
+    // Sessions first: they say which events are missing.
+    for is_turn in [|table| table == Table::Sessions, |table| table != Table::Sessions] {
+        for number in free.iter().filter(|number| !seen.contains(number) && pages.is_leaf(**number)) {
+            salvage.read_free(&pages, *number, is_turn)?;
+        }
+    }
     salvage.keep_numbers()?;
     let done = salvage.done;
     schema::set_versions(new)?;
@@ -158,29 +215,18 @@ struct Salvage<'a> {
 impl Salvage<'_> {
     /// Moves the rows that the tables of the file lead to.
     fn read_tables(&mut self, pages: &Pages, seen: &mut BTreeSet<u32>) -> Result<(), Fault> {
-        let mut roots = Vec::new();
-        for leaf in pages.leaves(SCHEMA_ROOT) {
-            seen.insert(leaf);
-            for row in pages.rows(leaf).rows {
-                if let [Value::Text(kind), Value::Text(name), _, Value::Integer(root), sql] = &row.values[..]
-                    && kind == "table"
-                    && let Ok(root) = u32::try_from(*root)
-                {
-                    roots.push((name.clone(), root, sql.clone()));
-                }
-            }
-        }
+        let mut roots = roots(pages, seen);
         // Sessions first, so that no event is without one for a while.
-        roots.sort_by_key(|(name, ..)| name != "sessions");
+        roots.sort_by_key(|root| root.name != "sessions");
         let of_name = |name: &str| TABLES.into_iter().find(|table| table.name() == name);
-        for (name, _, sql) in &roots {
+        for Root { name, sql, .. } in &roots {
             if let Some(table) = of_name(name) {
                 self.columns.insert(table, table.columns_by(name, sql));
             }
         }
-        for (name, root, _) in roots {
+        for Root { name, page, .. } in roots {
             let table = of_name(&name);
-            for leaf in pages.leaves(root) {
+            for leaf in pages.leaves(page) {
                 if !seen.insert(leaf) {
                     continue;
                 }
@@ -207,6 +253,52 @@ impl Salvage<'_> {
         Ok(())
     }
 
+    /// Moves the rows of a free page that are missing, of the tables whose turn it is. The others were deleted: they are set aside.
+    fn read_free(&mut self, pages: &Pages, number: u32, is_turn: fn(Table) -> bool) -> Result<(), Fault> {
+        for row in pages.rows(number).rows {
+            let Some(table) = Table::of_shape(&row.values).filter(|table| is_turn(*table)) else { continue };
+            if self.is_missing(table, &row)? {
+                self.add(table, row)?;
+            } else {
+                let columns = self.columns_of(table);
+                self.set_aside(
+                    table.name(),
+                    "it is on a free page, so it may have been deleted",
+                    &columns,
+                    row,
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether other rows show that a row is missing: events belong to a session that is not there, or a session counts an event
+    /// that is not there.
+    fn is_missing(&self, table: Table, row: &RawRow) -> Result<bool, Fault> {
+        let columns = self.columns_of(table);
+        let value = |name: &str| {
+            let at = columns.iter().position(|column| column == name)?;
+            row.values.get(at)
+        };
+        Ok(match (table, value("session_id"), value("seq")) {
+            (Table::Sessions, ..) => {
+                let sql = "SELECT EXISTS (SELECT 1 FROM events WHERE session_id = ?1)
+                             AND NOT EXISTS (SELECT 1 FROM sessions WHERE id = ?1)";
+                self.new.prepare_cached(sql)?.query_row([row.rowid], |row| row.get(0))?
+            }
+            (Table::Events, Some(session), Some(seq)) => {
+                let sql = "SELECT EXISTS (SELECT 1 FROM sessions WHERE id = ?1 AND counted_seq >= ?2)
+                             AND NOT EXISTS (SELECT 1 FROM events WHERE session_id = ?1 AND seq = ?2)";
+                self.new.prepare_cached(sql)?.query_row([session, seq], |row| row.get(0))?
+            }
+            _ => false,
+        })
+    }
+
+    fn columns_of(&self, table: Table) -> Vec<String> {
+        self.columns.get(&table).cloned().unwrap_or_else(|| table.own_columns())
+    }
+
     fn note_number(&mut self, row: &RawRow) {
         if let [Value::Text(table), Value::Integer(number)] = &row.values[..]
             && table == "sessions"
@@ -217,7 +309,7 @@ impl Salvage<'_> {
 
     /// Adds a row to its table. One whose place is taken, or that the table refuses, is set aside.
     fn add(&mut self, table: Table, row: RawRow) -> Result<(), Fault> {
-        let columns = self.columns.get(&table).cloned().unwrap_or_else(|| table.own_columns());
+        let columns = self.columns_of(table);
         let known = table.own_columns();
         let (mut names, mut values) = (Vec::new(), Vec::new());
         let mut has_unknown = row.values.len() > columns.len();
@@ -251,11 +343,7 @@ impl Salvage<'_> {
             }
             Err(error) => return Err(error.into()),
         }
-        match table {
-            Table::Sessions => self.done.sessions += 1,
-            Table::Events => self.done.events += 1,
-            Table::Compactions | Table::Meta => {}
-        }
+        self.done.rows += u64::from(table != Table::Meta);
         Ok(())
     }
 
@@ -298,9 +386,9 @@ fn is_refused(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// Returns the columns of a table, from its definition in the damaged file. `None` if the definition is not one that azureal
+/// Reads the columns of a table from its definition in the damaged file. `None` if the definition is not one that azureal
 /// executes.
-fn columns_of(table: &str, sql: &Value) -> Option<Vec<String>> {
+fn defined_columns(table: &str, sql: &Value) -> Option<Vec<String>> {
     let Value::Text(sql) = sql else { return None };
     if definitions::foreign_part(sql.as_bytes(), schema::OUR_INDEXES).is_some() {
         return None;
