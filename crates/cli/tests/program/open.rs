@@ -15,6 +15,7 @@ use azureal_testkit::{thorough, until};
 use serde_json::{Value, json};
 
 use crate::real_agents::Real;
+use crate::servers::{Server, on_every_server};
 use crate::world::{Ran, World, assistant, exported, user};
 
 /// A program that resumes a session as Claude Code does, and answers each line that is typed. `back` continues from the first prompt,
@@ -381,6 +382,53 @@ fn a_program_without_its_launcher_is_waited_for_and_not_the_commands_that_it_lea
     assert_added(&world, &["Three", "Yes, Three"]);
     assert_no_trace(&world);
     kill(left);
+}
+
+on_every_server! { a_session_on_a_server_is_opened_and_taken_back }
+
+fn a_session_on_a_server_is_opened_and_taken_back<S: Server>() {
+    let Some(server) = S::shared() else { return };
+    let (world, store) = (project(), server.store("opened"));
+    let command = |arguments: &[&str]| {
+        let mut command = azureal(&world, arguments);
+        command.env("AZUREAL_STORE", &store);
+        command
+    };
+    let run = |arguments: &[&str]| world.ran(command(arguments).output().unwrap());
+    let session =
+        world.file("in/work.json", &exported("work", &[user("One"), assistant("First.")]).to_string());
+    let ran = run(&["import", session.to_str().unwrap(), "--yes"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    let open = || PtyProgram::start(&command(&["open", "S1", "-a", "claude"]), 120, 40);
+    let texts = || texts_in(run(&["show", "S1", "--json"]).json_lines());
+
+    let mut claude = open();
+    claude.wait_for("opened ");
+    let environment = fs::read_to_string(world.path("home/environment")).unwrap();
+    assert!(!environment.contains(&store), "the store is no business of agents: {environment}");
+    // Another home has no note of it, and the lease is in the store.
+    let mut elsewhere = command(&["run", "-s", "S1", "-a", "offline", "no"]);
+    let refused = world.ran(elsewhere.env("HOME", world.path("other")).output().unwrap());
+    assert!(refused.code == 1 && refused.stderr.contains("a turn of S1 is running"), "{refused}");
+    claude.send("Two\rquit\r");
+    assert_eq!(claude.wait_for_exit(), Some(0));
+    assert_eq!(texts(), ["One", "First.", "Two", "Yes, Two"]);
+
+    let claude = open();
+    claude.wait_for("opened ");
+    claude.send("Three\r");
+    claude.wait_for("answered Three");
+    let program = run(&["ps", "--json"]).json()[0]["pid"].as_u64().unwrap();
+    kill(parent_of(program));
+    // Its terminal has gone.
+    drop(claude);
+    until("the next command takes it back", || {
+        run(&["list"]).stderr.contains("recovered S1: 1 turn added in claude").then_some(())
+    });
+    assert_eq!(texts()[4..], ["Three", "Yes, Three"]);
+    for folder in ["home/.claude", "home/.local/state/azureal/opened"] {
+        assert_eq!(files(world.path(folder)), Vec::<PathBuf>::new());
+    }
 }
 
 /// The calls that change a file, or make a change durable.
