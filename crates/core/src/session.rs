@@ -191,7 +191,8 @@ pub struct SessionRecord {
     pub uuid: Option<Uuid>,
     /// The session that it was forked from.
     pub forked_from: Option<Uuid>,
-    /// Time of the last activity, as `2026-01-31T09:30:00Z`; empty if unknown, and in the memory store.
+    /// Time of the last activity, as `2026-01-31T09:30:00Z`: that of the last turn, or of the creation. Empty if unknown, and in the
+    /// memory store unless the time was given.
     pub last_active: String,
     /// The run that the original AZUREAL program notes in this session while its Claude Code runs.
     pub original_run: Option<String>,

@@ -25,8 +25,9 @@ use crate::{PROMPT_KINDS, USAGE_KINDS};
 /// number. It returns [`StoreError::Closed`] after [`close`](SessionStore::close). An error means that nothing was
 /// changed.
 ///
-/// Sessions are ordered by activity. Creating a session is activity, also by a fork, and so is appending a turn that
-/// is not empty. Renaming, clearing, adding tokens and being forked from are not.
+/// Creating a session is activity, also by a fork, and so is appending a turn that is not empty. Renaming, clearing,
+/// adding tokens and being forked from are not. Of each session, a store has the time of its last activity, and the place of
+/// that activity among those of all sessions: [`ListOrder`]. "Active last" means that place.
 ///
 /// A future that is dropped early may or may not have had its effect, but never half of it.
 #[async_trait]
@@ -69,21 +70,22 @@ pub trait SessionStore: Send + Sync {
 
     /// Returns the sessions of exactly this name, the one that was active last first.
     async fn find(&self, name: &str) -> Result<Vec<SessionId>, StoreError> {
-        Ok(self.list(&ListQuery::named(name)).await?.iter().map(|record| record.id).collect())
+        let query = ListQuery { order: ListOrder::Changes, ..ListQuery::named(name) };
+        Ok(self.list(&query).await?.iter().map(|record| record.id).collect())
     }
 
     /// Returns the session of this identity. Should several have it, the one that was active last.
     ///
     /// By default all sessions are listed for it.
     async fn find_uuid(&self, uuid: Uuid) -> Result<Option<SessionId>, StoreError> {
-        let all = self.list(&ListQuery::default()).await?;
+        let all = self.list(&ListQuery { order: ListOrder::Changes, ..ListQuery::default() }).await?;
         Ok(all.iter().find(|record| record.uuid == Some(uuid)).map(|record| record.id))
     }
 
     /// Returns all but the events of a session.
     async fn get(&self, id: SessionId) -> Result<SessionRecord, StoreError>;
 
-    /// Returns sessions, the one that was active last first.
+    /// Returns sessions in the order of the query.
     ///
     /// The cost is that of the sessions looked at, never that of their events. With a [`NameFilter`] these should be the
     /// sessions that are returned: commands look sessions up by name.
@@ -289,7 +291,7 @@ pub struct NewTurn {
     /// the store now. Ignored by a store without crash notes.
     pub ends_run: bool,
     /// The time of the turn, as `2026-01-31T09:30:00Z`, of a turn from elsewhere: [`SessionRecord::last_active`]. Defaults to
-    /// now. The order of the sessions does not depend on it.
+    /// now. A store with a clock takes a time in the future as now: the clock of another machine may be wrong.
     pub happened_at: Option<String>,
 }
 
@@ -403,15 +405,29 @@ pub struct Appended {
     pub last: Seq,
 }
 
-/// A selection of sessions to list.
+/// A selection of sessions to list, and their order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListQuery {
     /// Only those of this worktree; all if `None`.
     pub worktree: Option<WorktreeFilter>,
     /// Only those of this name; all if `None`.
     pub name: Option<NameFilter>,
-    /// At most so many; all if `None`.
+    /// The order of the list.
+    pub order: ListOrder,
+    /// At most so many, the first of the order; all if `None`.
     pub limit: Option<usize>,
+}
+
+/// An order of sessions. Sessions that are equal in both orders are listed by their numbers, the greatest first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ListOrder {
+    /// By the time of the last activity, the latest first, for people: a session that is imported has the time at which it was used.
+    /// Of equal times, those of [`Changes`](Self::Changes).
+    #[default]
+    Activity,
+    /// By the order in which the activities reached this store, the last first, whatever their times. So a caller that remembers
+    /// what it has seen reads a list only to where nothing has changed.
+    Changes,
 }
 
 impl ListQuery {

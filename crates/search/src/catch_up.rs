@@ -1,6 +1,6 @@
 //! Brings an index up to date with its store.
 //!
-//! Sessions are ordered by their last activity. So the ones that changed since the index was last brought up to date come first in the
+//! Sessions are listed in the order of their changes. So the ones that changed since the index was last brought up to date come first in the
 //! list, and the list is read to the first [`UNCHANGED`] that did not change. Changed sessions are indexed from the least to the most recently active: whenever it is
 //! interrupted, the ones that are left still come first. Once an hour all sessions are compared.
 
@@ -9,8 +9,8 @@ use std::hash::{Hash, Hasher};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use azureal_core::{
-    Event, IndexKind, IndexPart, IndexState, IndexedEvent, ListQuery, PAGE_EVENTS, Page, SearchIndex, Seq,
-    SessionId, SessionRecord, SessionStore, StoreError, StoredEvent,
+    Event, IndexKind, IndexPart, IndexState, IndexedEvent, ListOrder, ListQuery, PAGE_EVENTS, Page,
+    SearchIndex, Seq, SessionId, SessionRecord, SessionStore, StoreError, StoredEvent,
 };
 
 use crate::agents::Agents;
@@ -90,8 +90,12 @@ pub async fn catch_up(
 
 type Changed = Vec<(SessionRecord, Option<IndexState>)>;
 
+fn by_changes(limit: Option<usize>) -> ListQuery {
+    ListQuery { order: ListOrder::Changes, limit, ..ListQuery::default() }
+}
+
 async fn all_changed(store: &dyn SessionStore, index: &dyn SearchIndex) -> Result<Changed, StoreError> {
-    let records = store.list(&ListQuery::default()).await?;
+    let records = store.list(&by_changes(None)).await?;
     let mut states: HashMap<SessionId, IndexState> = index.states(None).await?.into_iter().collect();
     let mut changed = Vec::new();
     for record in records {
@@ -110,7 +114,7 @@ async fn all_changed(store: &dyn SessionStore, index: &dyn SearchIndex) -> Resul
 async fn newest_changed(store: &dyn SessionStore, index: &dyn SearchIndex) -> Result<Changed, StoreError> {
     let mut limit = FIRST_LIST;
     loop {
-        let records = store.list(&ListQuery { limit: Some(limit), ..ListQuery::default() }).await?;
+        let records = store.list(&by_changes(Some(limit))).await?;
         let is_all = records.len() < limit;
         let ids: Vec<SessionId> = records.iter().map(|record| record.id).collect();
         let mut states: HashMap<SessionId, IndexState> =

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use azureal_core::{
-    Appended, Compaction, CrashNotes, Event, LASTING_MARKS, ListQuery, Mark, NewMark, NewSession, NewTurn,
-    PROMPT_KINDS, Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Tally, Tokens,
-    Uuid, async_trait, check_name,
+    Appended, Compaction, CrashNotes, Event, LASTING_MARKS, ListOrder, ListQuery, Mark, NewMark, NewSession,
+    NewTurn, PROMPT_KINDS, Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Tally,
+    Tokens, Uuid, async_trait, check_name,
 };
 
 /// Stores sessions in memory, until the process ends.
@@ -57,6 +57,8 @@ struct Session {
     created_at: String,
     /// The value of [`State::activity`] when it was active last.
     active: u64,
+    /// When that was, if it was given.
+    last_active: Option<String>,
     completed: Option<bool>,
     duration_ms: u64,
     cost_usd: f64,
@@ -169,6 +171,11 @@ impl Session {
         Seq(self.events.len() as u64)
     }
 
+    /// Returns the time of the last activity, to be compared. Without a clock, what was done here is later than every time that was given.
+    fn time(&self) -> (bool, Option<&str>) {
+        (self.last_active.is_none(), self.last_active.as_deref())
+    }
+
     fn record(&self, id: SessionId) -> SessionRecord {
         SessionRecord {
             id,
@@ -185,7 +192,7 @@ impl Session {
             opening: self.compactions.last_key_value().map_or(0, |(_, newest)| newest.compaction.opening()),
             uuid: Some(self.uuid),
             forked_from: self.forked_from,
-            last_active: String::new(),
+            last_active: self.last_active.clone().unwrap_or_default(),
             original_run: None,
             revision: self.changes + self.last().0,
         }
@@ -207,6 +214,7 @@ impl Session {
         self.tokens = self.tokens + turn.tokens;
         if !turn.events.is_empty() {
             let totals = turn.totals();
+            self.last_active.clone_from(&turn.happened_at);
             self.completed = totals.completed;
             self.duration_ms = self.duration_ms.saturating_add(totals.duration_ms);
             self.cost_usd += totals.cost_usd;
@@ -345,7 +353,12 @@ impl SessionStore for MemoryStore {
 
     async fn list(&self, query: &ListQuery) -> Result<Vec<SessionRecord>, StoreError> {
         let state = self.open()?;
-        let records = state.by_activity(|_, _| true).into_iter().map(|(id, session)| session.record(id));
+        let mut sessions = state.by_activity(|_, _| true);
+        if query.order == ListOrder::Activity {
+            // Equal times keep their order.
+            sessions.sort_by(|(_, one), (_, other)| other.time().cmp(&one.time()));
+        }
+        let records = sessions.into_iter().map(|(id, session)| session.record(id));
         let limit = query.limit.unwrap_or(usize::MAX);
         Ok(records.filter(|record| query.matches(record)).take(limit).collect())
     }

@@ -12,8 +12,8 @@ use azureal_core::event::{
     AssistantText, Complete, Init, MessageEvent, ModelSwitch, ToolResult, Usage, UserMessage,
 };
 use azureal_core::{
-    Block, Compaction, Event, ListQuery, NameFilter, NewEvent, NewMark, NewSession, NewTurn, Page, Role, Seq,
-    SessionId, SessionRecord, SessionStore, StoreError, Tokens, Uuid, WorktreeFilter,
+    Block, Compaction, Event, ListOrder, ListQuery, NameFilter, NewEvent, NewMark, NewSession, NewTurn, Page,
+    Role, Seq, SessionId, SessionRecord, SessionStore, StoreError, Tokens, Uuid, WorktreeFilter,
 };
 use futures_executor::block_on;
 use futures_util::future::join_all;
@@ -168,7 +168,7 @@ enum Operation {
     Find(String),
     Rename(usize, String),
     Delete(usize),
-    Append(usize, Vec<NewEvent>, Tokens, Option<(String, String)>, Option<String>),
+    Append(usize, Vec<NewEvent>, Tokens, Option<(String, String)>, Option<String>, Option<String>),
     Read(usize, Page),
     ReadPrompts(usize, Seq, usize),
     List(ListQuery),
@@ -185,6 +185,8 @@ enum Operation {
 const CHOICES: usize = 16;
 const MARKS: [&str; 3] = ["m1", "m2", "m\0\u{1F980}"];
 const WORKTREES: [&str; 4] = [".", "../feat", "/old/feat", "/old/feat/"];
+/// Some that are long ago, whatever clock a store has.
+const TIMES: [&str; 3] = ["2024-02-29T12:00:00Z", "2024-02-29T12:00:01Z", "1999-12-31T23:59:59Z"];
 const NAMES: [&str; 5] = ["a", "b", "A", "a ", "\u{1F980}"];
 
 fn operation() -> impl Strategy<Value = Operation> {
@@ -245,9 +247,10 @@ fn operation() -> impl Strategy<Value = Operation> {
     let query = (
         proptest::option::of(filter()),
         proptest::option::weighted(0.3, by_name()),
+        select(&[ListOrder::Activity, ListOrder::Changes][..]),
         proptest::option::of(limit()),
     )
-        .prop_map(|(worktree, name, limit)| ListQuery { worktree, name, limit });
+        .prop_map(|(worktree, name, order, limit)| ListQuery { worktree, name, order, limit });
     prop_oneof![
         4 => new().prop_map(Op::Create),
         2 => new().prop_map(Op::FindOrCreate),
@@ -260,9 +263,10 @@ fn operation() -> impl Strategy<Value = Operation> {
             tokens(),
             proptest::option::of((mark(), text())),
             proptest::option::of(worktree()),
+            proptest::option::weighted(0.3, select(&TIMES[..]).prop_map(str::to_owned)),
         )
-            .prop_map(|(session, events, tokens, mark, used_in)| {
-                Op::Append(session, events, tokens, mark, used_in)
+            .prop_map(|(session, events, tokens, mark, used_in, happened_at)| {
+                Op::Append(session, events, tokens, mark, used_in, happened_at)
             }),
         2 => (session(), page).prop_map(|(session, page)| Op::Read(session, page)),
         2 => (session(), seq(), limit())
@@ -411,9 +415,9 @@ impl Side {
                 }
                 self.say(answer)
             }
-            Operation::Append(session, events, tokens, mark, used_in) => {
+            Operation::Append(session, events, tokens, mark, used_in, happened_at) => {
                 let mark = mark.map(|(name, note)| NewMark { name, note });
-                let turn = NewTurn { events, tokens, mark, used_in, ..NewTurn::default() };
+                let turn = NewTurn { events, tokens, mark, used_in, happened_at, ..NewTurn::default() };
                 self.say(store.append(self.id(session), turn).await)
             }
             Operation::Read(session, page) => self.say(store.read(self.id(session), page).await),

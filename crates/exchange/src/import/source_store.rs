@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use azureal_core::{
-    Compaction, EventRange, ListQuery, Seq, SessionRecord, SessionStore, StoreError, TurnTotals, each_page,
+    Compaction, EventRange, ListOrder, ListQuery, Seq, SessionRecord, SessionStore, StoreError, TurnTotals,
+    each_page,
 };
 use azureal_store::SqliteStore;
 use azureal_store::sqlite::SqliteOptions;
@@ -71,9 +72,10 @@ impl SourceStore {
         }
     }
 
-    /// Returns all sessions. The last active session is the last one, so that it is that in the target too.
+    /// Returns all sessions. The one that changed last is the last one, so that it is that in the target too.
     pub async fn sessions(&self) -> Result<Vec<SessionRecord>, ImportError> {
-        let listed = self.store.list(&ListQuery::default()).await;
+        let query = ListQuery { order: ListOrder::Changes, ..ListQuery::default() };
+        let listed = self.store.list(&query).await;
         let mut records = listed.map_err(|error| self.error(error))?;
         records.reverse();
         Ok(records)

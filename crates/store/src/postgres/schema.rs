@@ -18,11 +18,12 @@ use super::error::Fault;
 use super::recount;
 
 /// The migrations from each version to the next, beginning without tables.
-const VERSIONS: [&str; 4] = [
+const VERSIONS: [&str; 5] = [
     include_str!("schema/0001.sql"),
     include_str!("schema/0002.sql"),
     include_str!("schema/0003.sql"),
     include_str!("schema/0004.sql"),
+    include_str!("schema/0005.sql"),
 ];
 /// The version that this build writes.
 const KNOWN: u32 = VERSIONS.len() as u32;

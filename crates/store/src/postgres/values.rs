@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use azureal_core::{
-    Compaction, ListQuery, NameFilter, NewSession, NewTurn, Page, StoreError, Tokens, TurnTotals, Uuid,
+    Compaction, ListOrder, ListQuery, NameFilter, NewSession, NewTurn, Page, StoreError, Tokens, TurnTotals,
+    Uuid,
 };
 use tokio_postgres::types::Type;
 
@@ -11,7 +12,7 @@ use super::connection::Call;
 use super::rows;
 use super::text::escaped;
 use crate::server::{FoldCases, check_turn_size, number_of, stored_cost};
-use crate::timestamp::{given_or_now, now};
+use crate::timestamp::{given_or_now, happened_at_or_now, now};
 
 /// Returns the statement that reads a page: one row of NULLs if the session has no such events, and no row if there
 /// is no such session. The length of a text is known without reading it, so events that do not fit on the page cost
@@ -82,10 +83,12 @@ pub(super) fn list_sql(query: &ListQuery) -> String {
         }
         None => {}
     }
+    let order = match query.order {
+        ListOrder::Activity => "last_active COLLATE \"C\" DESC, active DESC",
+        ListOrder::Changes => "active DESC",
+    };
     let columns = rows::SESSION;
-    format!(
-        "SELECT {columns} FROM @schema@.sessions WHERE project = $1{filters} ORDER BY active DESC LIMIT $2"
-    )
+    format!("SELECT {columns} FROM @schema@.sessions WHERE project = $1{filters} ORDER BY {order} LIMIT $2")
 }
 
 /// The beginning of a name as the index `sessions_by_prefix` has it: a name may be longer than an index can hold.
@@ -153,7 +156,7 @@ pub(super) fn with_turn(call: Call, turn: &NewTurn, texts: Vec<String>) -> Call 
         .named("in_requested_model", Type::TEXT, alone.requested_model.map(text))
         .named("in_last_prompt", Type::TEXT, alone.last_prompt.map(text))
         .named("in_answered", Type::BOOL, alone.answered)
-        .named(LAST_ACTIVE, Type::TEXT, turn.happened_at.clone().unwrap_or_else(now))
+        .named(LAST_ACTIVE, Type::TEXT, happened_at_or_now(turn))
         .named("in_told", Type::INT8, rows::signed(alone.rendered_chars))
         .named("in_context_tokens", Type::INT8, alone.context_tokens.map(rows::signed))
         .named("in_completed", Type::BOOL, totals.completed)

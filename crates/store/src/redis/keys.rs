@@ -39,6 +39,11 @@ impl Keys {
         format!("{}:active", self.prefix)
     }
 
+    /// The sessions by the time of their last activity.
+    pub(super) fn by_time(&self) -> String {
+        format!("{}:by-time", self.prefix)
+    }
+
     /// The notes of runs whose events are not in the store yet.
     pub(super) fn runs(&self) -> String {
         format!("{}:runs", self.prefix)
@@ -109,6 +114,7 @@ impl Keys {
         [
             self.project(),
             self.active(),
+            self.by_time(),
             names,
             uuids,
             marks,
@@ -142,7 +148,7 @@ mod tests {
             assert_eq!(keys.project(), prefix);
             let all = keys.of_script(Some(Uuid::nil()), SessionId::new(3));
             assert!(all.iter().all(|key| key.starts_with(prefix)), "{all:?}");
-            assert_eq!(all.len(), 17);
+            assert_eq!(all.len(), 18);
         }
     }
 }

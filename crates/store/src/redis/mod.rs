@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use azureal_core::{
-    Appended, Compaction, CrashNotes, LARGEST_EVENT, LeaseId, Leases, ListQuery, Mark, NameFilter,
+    Appended, Compaction, CrashNotes, LARGEST_EVENT, LeaseId, Leases, ListOrder, ListQuery, Mark, NameFilter,
     NewSession, NewTurn, Originals, Page, Seq, SessionId, SessionRecord, SessionStore, StoreError,
     StoredEvent, Tally, Tokens, Watch, async_trait, check_name,
 };
@@ -43,10 +43,10 @@ use turns::{with_events, with_tokens, with_turn};
 
 use crate::originals::{FileOriginals, FileStore};
 use crate::server::{OPEN_TIMEOUT, check_compactions, check_new, check_turn_size, number_of, tally_through};
-use crate::timestamp::{given_or_now, now};
+use crate::timestamp::{given_or_now, now, seconds};
 
 /// The format that this build writes.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// The largest page, so that a page of large events does not fill the memory.
 const LARGEST_PAGE: usize = LARGEST_EVENT;
 /// The time that the server remembers a finished operation, beyond the time in which it may be retried.
@@ -313,16 +313,43 @@ impl RedisStore {
         self.read(records.collect())
     }
 
-    /// Returns sessions in the order in which they were active, at most so many.
-    async fn by_activity(&self, limit: usize) -> Result<Vec<SessionId>, StoreError> {
+    /// Returns sessions in an order, at most so many; `None` if the project has to be upgraded before it has that order.
+    async fn in_order(&self, order: ListOrder, limit: usize) -> Result<Option<Vec<SessionId>>, StoreError> {
         let last = i64::try_from(limit).map_or(-1, |limit| limit - 1);
-        let mut command = redis::cmd("ZREVRANGE");
-        command.arg(self.keys.active()).arg(0).arg(last);
-        let numbers = self.texts(command).await?.into_iter().flatten();
-        self.read(numbers.map(|number| replies::session_id(&number)).collect())
+        let key = match order {
+            ListOrder::Activity => self.keys.by_time(),
+            ListOrder::Changes => self.keys.active(),
+        };
+        // Another client may have created the project in an older format since this store was opened.
+        let mut look = Pipeline::new();
+        let project = self.keys.project();
+        look.cmd("HGET").arg(&project).arg("format").cmd("HGET").arg(&project).arg("upgrading");
+        look.cmd("ZREVRANGE").arg(key).arg(0).arg(last);
+        let mut answers = self.answers(look).await?.into_iter();
+        let mut next = || answers.next().unwrap_or_default();
+        let (format, upgrading) = (replies::optional_text(next()), replies::optional_text(next()));
+        let (format, upgrading) = (self.read(format)?, self.read(upgrading)?);
+        if order == ListOrder::Activity && self.read(project::is_older(format, upgrading))? {
+            return Ok(None);
+        }
+        let numbers = self.read(replies::texts(next()))?;
+        self.read(numbers.iter().map(|number| replies::session_id(number)).collect()).map(Some)
     }
 
-    /// Returns the sessions of a query by name, in the order in which they were active.
+    /// Lists sessions of a project that has no order of times yet. They are in the order of their changes first.
+    async fn list_by_sorting(
+        &self,
+        query: &ListQuery,
+        limit: usize,
+    ) -> Result<Vec<SessionRecord>, StoreError> {
+        let all = ListQuery { order: ListOrder::Changes, limit: None, ..query.clone() };
+        let mut listed = SessionStore::list(self, &all).await?;
+        listed.sort_by(|one, other| other.last_active.cmp(&one.last_active));
+        listed.truncate(limit);
+        Ok(listed)
+    }
+
+    /// Returns the sessions of a query by name.
     async fn list_named(
         &self,
         name: &NameFilter,
@@ -333,6 +360,7 @@ impl RedisStore {
             NameFilter::Exact(name) => self.look(&scripts::FIND, None).with(name.as_str()),
             NameFilter::Prefix(prefix) => self.look(&scripts::FIND_PREFIX, None).with(prefix.as_str()),
         };
+        let call = call.with_optional((query.order == ListOrder::Activity).then_some(1));
         let numbers = self.run(call).await?.rest();
         let ids = numbers.map(|number| replies::session_id(&replies::text(number)?));
         let ids: Vec<SessionId> = self.read(ids.collect())?;
@@ -405,12 +433,14 @@ impl RedisStore {
 
 /// Adds the properties of a new session to a call.
 fn with_session(call: Call, new: &NewSession) -> Call {
+    let now = now();
     call.with_optional(new.name.as_deref())
         .with(new.worktree.as_str())
-        .with(new.created_at.clone().unwrap_or_else(now))
+        .with(new.created_at.clone().unwrap_or_else(|| now.clone()))
         .with(new.uuid.unwrap_or_else(Uuid::new_v4).to_string())
         .with_optional(new.forked_from)
-        .with(now())
+        .with(now.as_str())
+        .with(seconds(&now))
 }
 
 /// Adds a summary to a call. `covered` counts the events up to its end.
@@ -493,9 +523,12 @@ impl SessionStore for RedisStore {
         let limit = query.limit.unwrap_or(usize::MAX);
         if limit == 0 {
             // The request is sent all the same: a closed store returns its error.
-            return self.by_activity(1).await.map(|_| Vec::new());
+            return self.in_order(query.order, 1).await.map(|_| Vec::new());
         }
         if let Some(name) = &query.name {
+            if query.order == ListOrder::Activity && self.is_older.load(Ordering::Relaxed) {
+                return self.list_by_sorting(query, limit).await;
+            }
             return self.list_named(name, query, limit).await;
         }
         // The number of sessions to read for one worktree is not known.
@@ -503,7 +536,9 @@ impl SessionStore for RedisStore {
         let mut known: HashMap<SessionId, Option<SessionRecord>> = HashMap::new();
         loop {
             // From the front each time, so that the order is that of one moment.
-            let ids = self.by_activity(depth).await?;
+            let Some(ids) = self.in_order(query.order, depth).await? else {
+                return self.list_by_sorting(query, limit).await;
+            };
             let mut listed = Vec::new();
             for ids in ids.chunks(LISTED_AT_ONCE) {
                 let unknown: Vec<_> = ids.iter().copied().filter(|id| !known.contains_key(id)).collect();

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use azureal_core::{StoreError, async_trait};
 use redis::Pipeline;
 
+use super::error::Fault;
 use super::keys::Keys;
 use super::{FORMAT, RedisStore, replies, scripts};
 use crate::server::ServerStore;
@@ -84,14 +85,20 @@ impl RedisStore {
     pub(super) async fn look_at_project(&self) -> Result<Option<String>, StoreError> {
         let fields = ["format", "last_session", "upgrading", "kept_as"];
         let [format, last, upgrading, kept_as] = self.fields(&self.keys.project(), fields).await?;
-        let number = |text: Option<String>| self.read(text.map_or(Ok(0), |text| replies::number(&text)));
-        let (format, last) = (number(format)?, number(last)?);
-        if format > FORMAT.into() {
-            return Err(self.newer(format.to_string()));
+        let number = |text: Option<&str>| self.read(text.map_or(Ok(0), replies::number));
+        let (found, last) = (number(format.as_deref())?, number(last.as_deref())?);
+        if found > FORMAT.into() {
+            return Err(self.newer(found.to_string()));
         }
-        let is_older = upgrading.is_some() || (format > 0 && format < FORMAT.into());
+        let is_older = self.read(is_older(format, upgrading))?;
         self.is_older.store(is_older, Ordering::Relaxed);
         self.last_number.store(u32::try_from(last).unwrap_or(u32::MAX), Ordering::Relaxed);
         Ok(kept_as)
     }
+}
+
+/// Returns whether a project must be upgraded, from fields of its hash. One without a format does not exist yet.
+pub(super) fn is_older(format: Option<String>, upgrading: Option<String>) -> Result<bool, Fault> {
+    let format = format.map(|format| replies::number(&format)).transpose()?;
+    Ok(upgrading.is_some() || format.is_some_and(|format| format < FORMAT.into()))
 }

@@ -10,7 +10,7 @@ use super::countable;
 use super::keys::Keys;
 use super::scripts::Call;
 use crate::server::{FoldCase, FoldCases, number_of, stored_cost};
-use crate::timestamp::now;
+use crate::timestamp::{happened_at_or_now, seconds};
 
 /// Adds what a turn does to its session to a call, in the order in which `turn.lua` takes it.
 pub(super) fn with_turn(call: Call, turn: &NewTurn, texts: &[Cow<'_, str>]) -> Call {
@@ -37,11 +37,13 @@ pub(super) fn with_turn(call: Call, turn: &NewTurn, texts: &[Cow<'_, str>]) -> C
             Some(set) => call.with_optional(set),
             None => call.with("="),
         };
+        let last_active = happened_at_or_now(turn);
         call = call
             .with_optional(model.of_other)
             .with_optional(alone.requested_model)
             .with_optional(alone.last_prompt)
-            .with_optional(Some(turn.happened_at.clone().unwrap_or_else(now)))
+            .with_optional(Some(&last_active))
+            .with(seconds(&last_active))
             .with_optional(alone.answered.then_some(1));
     }
     call = with_tokens(call, turn.tokens).with_optional(turn.used_in.as_deref());

@@ -24,7 +24,8 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::codec::Codec;
 use super::values::{Cells, is_too_large, number, unsigned};
-use super::{events, original_prompts, schema};
+use super::{events, original_prompts, schema, sessions};
+use crate::timestamp::now;
 
 /// A session whose counts have been brought up to date.
 pub(super) struct Recounted {
@@ -304,17 +305,25 @@ pub(super) fn catch_up(connection: &Connection, codec: &mut Codec) -> rusqlite::
         progress => progress,
     };
     for Recounted { session, tally, last_event, .. } in recount_stale(connection, codec)? {
-        write(connection, session, &tally, last_event, None)?;
+        write(connection, session, &tally, last_event)?;
     }
     let mut newest = newest;
     for Recounted { session, tally, last_event, totals } in recount(connection, codec)? {
         let tick = after(newest);
-        write(connection, session, &tally, last_event, Some(tick))?;
+        write(connection, session, &tally, last_event)?;
+        set_tick(connection, session, tick)?;
+        if last_event.is_some() {
+            // Without a time it was never counted, and may be as old as its file.
+            connection
+                .prepare_cached("UPDATE sessions SET last_active = ?2 WHERE id = ?1 AND last_active <> ''")?
+                .execute(params![session, now()])?;
+        }
         if let Some(totals) = totals {
             totals.write(connection, session)?;
         }
         newest = Some(tick);
     }
+    sessions::fill_last_active(connection)?;
     Ok(newest)
 }
 
@@ -424,21 +433,20 @@ pub(super) fn has_details(counted: Option<i64>, detailed: Option<i64>) -> bool {
     }
 }
 
-/// Stores the counts of a session; `tick` moves it to the front of the list.
+/// Stores the counts of a session.
 pub(super) fn write(
     connection: &Connection,
     session: i64,
     tally: &Tally,
     last_event: Option<i64>,
-    tick: Option<i64>,
 ) -> rusqlite::Result<()> {
     let Tally { through, open, counts, detail_chars } = tally;
     connection
         .prepare_cached(
             "UPDATE sessions SET counted_seq = ?2, tallied_seq = ?2, open_message = ?3, event_count = ?4, message_count = ?5,
                     preview = ?6, agent = ?7, model = ?8, told = ?9, model_tokens = ?10,
-                    last_event = ifnull(?11, last_event), active = ifnull(?12, active),
-                    last_prompt = ?13, answered = ?14, requested_model = ?15, details = ?16, detailed_seq = ?2
+                    last_event = ifnull(?11, last_event), last_prompt = ?12, answered = ?13, requested_model = ?14,
+                    details = ?15, detailed_seq = ?2
              WHERE id = ?1",
         )?
         .execute(params![
@@ -453,11 +461,26 @@ pub(super) fn write(
             tally.plain_chars().cast_signed(),
             counts.context_tokens.map(u64::cast_signed),
             last_event,
-            tick,
             counts.last_prompt,
             counts.answered,
             counts.requested_model,
             detail_chars,
         ])?;
     Ok(())
+}
+
+/// Puts a session at a tick of the clock.
+pub(super) fn set_tick(connection: &Connection, session: i64, tick: i64) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("UPDATE sessions SET active = ?2 WHERE id = ?1")?
+        .execute([session, tick])
+        .map(drop)
+}
+
+/// Sets the time of a session's last activity, if it is another than before.
+pub(super) fn set_last_active(connection: &Connection, session: i64, time: &str) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("UPDATE sessions SET last_active = ?2 WHERE id = ?1 AND last_active IS NOT ?2")?
+        .execute(params![session, time])
+        .map(drop)
 }

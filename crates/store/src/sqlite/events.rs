@@ -9,6 +9,7 @@ use rusqlite::{Connection, params};
 use super::codec::Codec;
 use super::error::Fault;
 use super::{connection, counts, marks, original_prompts, sessions, tokens, values};
+use crate::timestamp::happened_at_or_now;
 
 /// The largest size of an unpacked page, so that a page of large events does not fill the memory.
 const LARGEST_PAGE: usize = azureal_core::LARGEST_EVENT;
@@ -134,10 +135,13 @@ fn append_rows(
     } else {
         turn.count_into(&mut state.tally, before);
         let last_event = transaction.last_insert_rowid();
-        // The session at the front of the list stays there: one page less to write.
-        let tick = (state.active != newest).then(|| counts::after(newest));
-        counts::write(transaction, session, &state.tally, Some(last_event), tick)?;
+        counts::write(transaction, session, &state.tally, Some(last_event))?;
         tokens::add_totals(transaction, session, turn)?;
+        // A session that stays where it is in an order is one page less to write.
+        if state.active != newest {
+            counts::set_tick(transaction, session, counts::after(newest))?;
+        }
+        counts::set_last_active(transaction, session, &happened_at_or_now(turn))?;
     }
     if let Some(used_in) = turn.used_in.as_deref().filter(|_| state.tally.counts.answered) {
         marks::set_last_used(transaction, id, used_in)?;
@@ -304,7 +308,7 @@ pub(super) fn fork(
     };
     // No model has had this before it yet.
     tally.counts.context_tokens = None;
-    counts::write(&transaction, forked, &tally, last_event, None)?;
+    counts::write(&transaction, forked, &tally, last_event)?;
     connection::commit(transaction)?;
     Ok(fork)
 }
@@ -325,7 +329,7 @@ pub(super) fn clear(connection: &mut Connection, codec: &mut Codec, id: SessionI
          WHERE id = ?1",
         [session],
     )?;
-    counts::write(&transaction, session, &Tally::default(), None, None)?;
+    counts::write(&transaction, session, &Tally::default(), None)?;
     connection::commit(transaction)?;
     Ok(())
 }

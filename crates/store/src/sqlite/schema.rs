@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use azureal_core::StoreError;
+use azureal_core::{ListOrder, StoreError};
 use rusqlite::{Connection, TransactionBehavior};
 use tracing::{debug, info};
 
@@ -130,6 +130,7 @@ CREATE TABLE IF NOT EXISTS meta (
 /// appended: see [`super::counts`].
 pub(super) const OUR_INDEXES: &str = "
 CREATE INDEX IF NOT EXISTS idx_sessions_active ON sessions(active);
+CREATE INDEX IF NOT EXISTS idx_sessions_last_active ON sessions(last_active, active);
 CREATE INDEX IF NOT EXISTS idx_sessions_name ON sessions(name);
 CREATE INDEX IF NOT EXISTS idx_sessions_uuid ON sessions(uuid);
 CREATE INDEX IF NOT EXISTS idx_sessions_noted_run ON sessions(run) WHERE run <> '';
@@ -158,6 +159,8 @@ const EVENTS: &str = "SELECT session_id, seq, kind, data FROM events";
 /// Cannot be prepared where the index is missing.
 const NAMES_PROMPTS_INDEX: &str =
     "SELECT seq FROM events INDEXED BY idx_events_prompts WHERE kind IN ('UserMessage', 'Message')";
+/// Likewise. A file without this index came before it, and its sessions may have no time of their last activity.
+const NAMES_ACTIVITY_INDEX: &str = "SELECT id FROM sessions INDEXED BY idx_sessions_last_active";
 
 /// Creates the tables in a new file.
 pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
@@ -181,7 +184,7 @@ pub(super) fn set_versions(connection: &Connection) -> rusqlite::Result<()> {
 enum Standing {
     /// It has all that we need.
     Ours,
-    /// One of the second release or since, which lacks only [later](is_later) columns.
+    /// One of the second release or since, which lacks only [later](is_later) columns and an index.
     LacksLater,
     /// A version that came before.
     Older,
@@ -209,8 +212,8 @@ fn standing(path: &Path, connection: &Connection) -> Result<Standing, StoreError
         let others = [EVENTS, of_compactions, NAMES_PROMPTS_INDEX, "SELECT key, value FROM meta"];
         std::iter::once(of_sessions).chain(others).all(|sql| connection.prepare(sql).is_ok())
     };
-    let has_all =
-        has(&ALL_COLUMNS, "SELECT summary, covers, writer, opening, covered_details FROM compactions");
+    let has_all = connection.prepare(NAMES_ACTIVITY_INDEX).is_ok()
+        && has(&ALL_COLUMNS, "SELECT summary, covers, writer, opening, covered_details FROM compactions");
     let lacks_later =
         !has_all && has(&ALL_BUT_LATER, "SELECT summary, covers, writer, opening FROM compactions");
     if !has_all && !lacks_later && !has_our_tables(connection).map_err(sqlite)? {
@@ -332,6 +335,7 @@ fn upgrade_tables(connection: &mut Connection, codec: &mut Codec) -> rusqlite::R
         )?;
     }
     counts::catch_up(&transaction, codec)?;
+    sessions::fill_last_active(&transaction)?;
     if lacked_counts || !has.contains("covers") {
         // Measured by the rules that the sessions are counted by now.
         counts::measure_summaries(&transaction, codec)?;
@@ -556,7 +560,12 @@ impl SessionColumns {
     }
 
     /// Returns the order of a listing, to stand behind `ORDER BY`.
-    pub(super) fn newest_first(&self) -> &'static str {
-        if self.keep_counts { "active DESC, id DESC" } else { "id DESC" }
+    pub(super) fn in_order(&self, order: ListOrder) -> &'static str {
+        match order {
+            // Such a file has neither times nor a clock: whoever lists it puts the sessions into the order of their events.
+            _ if !self.keep_counts => "id DESC",
+            ListOrder::Activity => "last_active DESC, active DESC, id DESC",
+            ListOrder::Changes => "active DESC, id DESC",
+        }
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use azureal_core::{
-    Compaction, Counts, ListQuery, NameFilter, NewSession, Seq, SessionId, SessionRecord, StoreError, Tally,
-    Tokens, Uuid, check_name, normal_timestamp,
+    Compaction, Counts, ListOrder, ListQuery, NameFilter, NewSession, Seq, SessionId, SessionRecord,
+    StoreError, Tally, Tokens, Uuid, check_name, normal_timestamp,
 };
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{
@@ -16,7 +16,7 @@ use super::error::Fault;
 use super::schema::{IS_USABLE, SessionColumns};
 use super::values::{Cells, guarded, integer, is_too_large, signed, text, unsigned};
 use super::{connection, counts, events, marks};
-use crate::timestamp::{given_or_now, now};
+use crate::timestamp::{ActivityTimes, given_or_now, now};
 
 /// Begins a transaction that changes the file. Other programs add sessions without an identity: they get it here.
 pub(super) fn begin(connection: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
@@ -33,6 +33,36 @@ pub(super) fn fill_uuids(connection: &Connection) -> rusqlite::Result<()> {
         connection
             .prepare_cached("UPDATE sessions SET uuid = ?2 WHERE id = ?1")?
             .execute(params![session, Uuid::new_v4().to_string()])?;
+    }
+    Ok(())
+}
+
+/// Gives a time of the last activity to each session that has none.
+pub(super) fn fill_last_active(connection: &Connection) -> rusqlite::Result<()> {
+    let lack_it = "SELECT 1 FROM sessions WHERE last_active IS NULL OR last_active = ''";
+    if !connection.prepare_cached(lack_it)?.exists([])? {
+        return Ok(());
+    }
+    let sql = format!(
+        "SELECT id, {}, {} FROM sessions ORDER BY active, id",
+        guarded("last_active"),
+        guarded("created")
+    );
+    let mut sessions = connection.prepare(&sql)?;
+    let sessions = sessions
+        .query_map([], |row| {
+            let mut cells = Cells::of(row);
+            Ok((row.get(0)?, cells.text(1).unwrap_or_default(), cells.text(2).unwrap_or_default()))
+        })?
+        .collect::<rusqlite::Result<Vec<(i64, String, String)>>>()?;
+    let mut times = ActivityTimes::new();
+    for (session, last_active, created) in sessions {
+        let time = times.next(&last_active, &created);
+        if last_active.is_empty() {
+            connection
+                .prepare_cached("UPDATE sessions SET last_active = ?2 WHERE id = ?1")?
+                .execute(params![session, time])?;
+        }
     }
     Ok(())
 }
@@ -125,7 +155,7 @@ pub(super) fn find(
     name: &str,
 ) -> Result<Vec<SessionId>, Fault> {
     let unnamed = name.parse::<SessionId>().ok().map(SessionId::number);
-    let order = columns.newest_first();
+    let order = columns.in_order(ListOrder::Changes);
     connection
         .prepare_cached(&format!("SELECT id FROM sessions WHERE {IS_CALLED} ORDER BY {order}"))?
         .query_map(params![name, unnamed], |row| row.get(0))?
@@ -394,8 +424,7 @@ fn list_as(
         Some(name) if columns.keep_counts() => of_name(name),
         Some(_) | None => ("true", Vec::new()),
     };
-    let order = columns.newest_first();
-    let sql = format!("SELECT {selected} FROM sessions WHERE {condition} ORDER BY {order}");
+    let sql = list_sql(columns, selected, condition, query.order);
     let mut statement = snapshot.prepare_cached(&sql)?;
     let mut records = statement.query_map(params_from_iter(values), from_row)?.filter_map(Result::transpose);
     if columns.keep_counts() && counts::are_current(snapshot)? {
@@ -442,6 +471,11 @@ fn list_as(
     listed.truncate(limit);
     finish(snapshot, columns, codec, &mut listed)?;
     Ok(listed)
+}
+
+fn list_sql(columns: &SessionColumns, selected: &str, condition: &str, order: ListOrder) -> String {
+    let order = columns.in_order(order);
+    format!("SELECT {selected} FROM sessions WHERE {condition} ORDER BY {order}")
 }
 
 /// Returns the condition that finds the sessions of a name by the index of names, and its values.
@@ -654,6 +688,8 @@ pub(super) fn remove_compaction(
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -663,6 +699,25 @@ mod tests {
         let plan: String =
             connection.query_row(&format!("EXPLAIN QUERY PLAN {NOTED_RUNS}"), [], |row| row.get(3)).unwrap();
         assert!(plan.ends_with("COVERING INDEX idx_sessions_noted_run"), "{plan}");
+    }
+
+    #[test]
+    fn a_list_is_read_in_its_order() {
+        let connection = Connection::open_in_memory().unwrap();
+        super::super::schema::create(&connection).unwrap();
+        let columns = super::super::schema::prepare(Path::new("x"), &connection).unwrap();
+        for (order, index) in
+            [(ListOrder::Activity, "idx_sessions_last_active"), (ListOrder::Changes, "idx_sessions_active")]
+        {
+            let sql = list_sql(&columns, columns.as_str(), "true", order);
+            let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let steps = plan.query_map([], |row| Ok((row.get(1)?, row.get(3)?))).unwrap();
+            let steps: Vec<(i64, String)> = steps.map(Result::unwrap).collect();
+            // Below are the steps that look up the summary of one session.
+            let own: Vec<&String> = steps.iter().filter(|(of, _)| *of == 0).map(|(_, step)| step).collect();
+            assert_eq!(own[0], &format!("SCAN sessions USING INDEX {index}"));
+            assert!(!own.iter().any(|step| step.contains("TEMP B-TREE")), "{own:?}");
+        }
     }
 
     #[test]

@@ -11,7 +11,6 @@ use super::error::Fault;
 use super::sessions::{CHANGED, begin, change, changed};
 use super::values::signed;
 use super::{connection, events};
-use crate::timestamp::now;
 
 /// Adds what a turn took to the totals of its session. Integers that grow too large become floats in SQLite,
 /// so they stop before.
@@ -25,8 +24,7 @@ pub(super) fn add_totals(connection: &Connection, session: i64, turn: &NewTurn) 
                     tokens_in = min(ifnull(tokens_in, 0) + ?5, 9223372036854775807),
                     tokens_out = min(ifnull(tokens_out, 0) + ?6, 9223372036854775807),
                     cache_read = min(ifnull(cache_read, 0) + ?7, 9223372036854775807),
-                    cache_write = min(ifnull(cache_write, 0) + ?8, 9223372036854775807),
-                    last_active = ?9
+                    cache_write = min(ifnull(cache_write, 0) + ?8, 9223372036854775807)
              WHERE id = ?1",
         )?
         .execute(params![
@@ -38,7 +36,6 @@ pub(super) fn add_totals(connection: &Connection, session: i64, turn: &NewTurn) 
             signed(tokens.output),
             signed(tokens.cache_read),
             signed(tokens.cache_write),
-            turn.happened_at.clone().unwrap_or_else(now),
         ])?;
     Ok(())
 }

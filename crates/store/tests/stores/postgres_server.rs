@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::certificates::certificates;
 use azureal_store::core::{
-    CrashNotes, Event, Holder, LeaseId, Leases, ListQuery, NameFilter, NewEvent, NewLease, NewSession,
-    NewTurn, Page, Seq, SessionId, SessionStore, StoreError, Tokens, Watch, WorktreeFilter,
+    CrashNotes, Event, Holder, LeaseId, Leases, ListOrder, ListQuery, NameFilter, NewEvent, NewLease,
+    NewSession, NewTurn, Page, Seq, SessionId, SessionStore, StoreError, Tokens, Watch, WorktreeFilter,
 };
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use azureal_testkit::servers::PostgresServer;
@@ -46,7 +46,7 @@ fn however_many_start_at_once_the_tables_are_made_once() {
             });
         }
     });
-    assert_eq!(server.sql(&format!("SELECT version FROM {schema}.format")), "4");
+    assert_eq!(server.sql(&format!("SELECT version FROM {schema}.format")), "5");
     assert_eq!(block_on(open(&url).unwrap().list(&ListQuery::default())).unwrap().len(), 16);
 }
 
@@ -151,7 +151,11 @@ fn no_statement_reads_a_whole_table() {
     for _ in 0..8 {
         block_on(async {
             for worktree in [None, Some(filter.clone())] {
-                store.list(&ListQuery { worktree, limit: Some(50), ..ListQuery::default() }).await.unwrap();
+                for order in [ListOrder::Activity, ListOrder::Changes] {
+                    let worktree = worktree.clone();
+                    let query = ListQuery { worktree, order, limit: Some(50), ..ListQuery::default() };
+                    store.list(&query).await.unwrap();
+                }
             }
             store.read(id, Page::last(20)).await.unwrap();
             store.read(id, Page::After(Seq(3), 20)).await.unwrap();
@@ -201,6 +205,7 @@ fn no_statement_reads_a_whole_table() {
     let indexes = [
         "events_pkey",
         "sessions_by_activity",
+        "sessions_by_last_active",
         "sessions_by_name",
         "sessions_by_prefix",
         "sessions_by_uuid",

@@ -76,6 +76,10 @@ fn tables_of_the_first_release_are_upgraded_and_lose_nothing() {
     let Some(server) = PostgresServer::shared() else { return };
     let schema = "first_release";
     make_first_release(server, schema);
+    server.sql(&format!(
+        "UPDATE {schema}.sessions SET created_at = '2026-01-30T09:30:00Z' WHERE name = 'unanswered';
+         UPDATE {schema}.sessions SET created_at = '2999-01-30T09:30:00Z' WHERE name = 'empty'"
+    ));
     let everything = format!(
         "SELECT string_agg(concat_ws('|', project, session, name, worktree, created_at, active, completed, duration_ms,
            cost_usd, tokens_in, tokens_out, last_seq, messages, preview, agent, told, lease), E'\\n'
@@ -91,7 +95,7 @@ fn tables_of_the_first_release_are_upgraded_and_lose_nothing() {
         opening.into_iter().map(|store| store.join().unwrap()).collect::<Vec<_>>()
     });
     assert_eq!(server.sql(&everything), before);
-    assert_eq!(server.sql(&format!("SELECT version FROM {schema}.format")), "4");
+    assert_eq!(server.sql(&format!("SELECT version FROM {schema}.format")), "5");
     let listed = list(&stores[0]);
     let [unanswered, two_agents] = listed.as_slice() else { panic!("{listed:?}") };
     assert_eq!(unanswered.counts.last_prompt.as_deref(), Some("nobody is there"));
@@ -104,8 +108,11 @@ fn tables_of_the_first_release_are_upgraded_and_lose_nothing() {
         (Some("codex"), None)
     );
     assert_eq!((two_agents.covered, two_agents.opening), (7, "sum\0mary".len() as u64));
-    assert_eq!(two_agents.last_active, "");
     let others = list(&open(server, schema, "other"));
+    // Neither before the session that was active before it, nor in the future.
+    let times = listed.iter().chain(&others).map(|each| each.last_active.as_str()).collect::<Vec<_>>();
+    let created = "2026-01-31T09:30:00Z";
+    assert_eq!(times, [created, created, created, ""]);
     assert_eq!(others.iter().map(|each| each.counts.answered).collect::<Vec<_>>(), [true, false]);
     let identities: BTreeSet<_> = listed.iter().chain(&others).map(|each| each.uuid.unwrap()).collect();
     assert_eq!(identities.len(), 4);
@@ -186,7 +193,7 @@ fn tables_of_the_second_release_gain_what_their_turns_reported_of_the_cache() {
         }
     }
     let store = open(server, schema, "p");
-    assert_eq!(server.sql(&format!("SELECT version FROM {schema}.format")), "4");
+    assert_eq!(server.sql(&format!("SELECT version FROM {schema}.format")), "5");
     let found: Vec<(u64, u64)> = list(&store)
         .iter()
         .rev()

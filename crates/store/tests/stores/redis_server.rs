@@ -84,7 +84,7 @@ fn opening_writes_nothing_and_what_is_newer_is_left_alone() {
         block_on(store.take(id, &lease())).unwrap_err(),
     ];
     for error in refused {
-        assert!(matches!(&error, StoreError::Newer { found, known: 2, .. } if found == "99"), "{error}");
+        assert!(matches!(&error, StoreError::Newer { found, known: 3, .. } if found == "99"), "{error}");
     }
     assert_eq!(server.command(&["DBSIZE"]), before);
     assert_eq!(block_on(store.get(id)).unwrap().counts.events, 1);

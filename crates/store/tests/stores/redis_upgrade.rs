@@ -7,8 +7,8 @@ use std::net::{Ipv4Addr, TcpStream};
 
 use azureal_store::core::event::ToolResult;
 use azureal_store::core::{
-    Compaction, CrashNotes, Event, ListQuery, NewSession, NewTurn, Page, Seq, SessionId, SessionRecord,
-    SessionStore, StoredEvent, Tokens, rendered_chars,
+    Compaction, CrashNotes, Event, ListOrder, ListQuery, NewSession, NewTurn, Page, Seq, SessionId,
+    SessionRecord, SessionStore, StoredEvent, Tokens, rendered_chars,
 };
 use azureal_store::redis::{RedisAddress, RedisOptions, RedisStore};
 use azureal_testkit::servers::RedisServer;
@@ -42,6 +42,10 @@ fn open(server: &RedisServer, project: &str) -> RedisStore {
     block_on(RedisStore::open(&address, RedisOptions::default())).unwrap()
 }
 
+fn ids_of(records: &[SessionRecord]) -> Vec<SessionId> {
+    records.iter().map(|record| record.id).collect()
+}
+
 fn list(store: &RedisStore) -> Vec<SessionRecord> {
     block_on(store.list(&ListQuery::default())).unwrap()
 }
@@ -73,7 +77,9 @@ fn check_upgraded(store: &RedisStore, before: &[SessionRecord]) {
         assert_eq!(block_on(store.find_uuid(record.uuid.unwrap())).unwrap(), Some(record.id));
         let summary = block_on(store.compactions(record.id)).unwrap().pop();
         assert_eq!(record.opening, summary.map_or(0, |summary| summary.summary.chars().count() as u64));
+        assert!(!record.last_active.is_empty());
         let mut kept = record.clone();
+        kept.last_active.clone_from(&before.last_active);
         (kept.uuid, kept.opening, kept.counts.answered, kept.counts.last_prompt) = (None, 0, false, None);
         // What was written to have it upgraded may be a change.
         assert!(kept.revision >= before.revision);
@@ -92,7 +98,7 @@ fn a_project_of_the_first_release_is_upgraded_by_the_first_write_and_loses_nothi
     assert_eq!(field(server, "upgraded", "format"), "1", "reading has written");
 
     block_on(store.note_run(before[0].id, None)).unwrap();
-    assert_eq!(field(server, "upgraded", "format"), "2");
+    assert_eq!(field(server, "upgraded", "format"), "3");
     assert_eq!(field(server, "upgraded", "upgrading"), "");
     check_upgraded(&store, &before);
     assert_eq!(logs(&store), logs_before);
@@ -109,13 +115,51 @@ fn a_project_of_the_first_release_is_upgraded_by_the_first_write_and_loses_nothi
 #[test]
 fn an_upgrade_that_was_interrupted_is_completed() {
     let Some(server) = RedisServer::shared() else { return };
-    let before = list(&opened(server, "interrupted"));
-    // As a client leaves it that dies after the first session.
-    server.command(&["HSET", "azureal:{interrupted}", "format", "2", "upgrading", "1"]);
-    let store = open(server, "interrupted");
-    assert_eq!(list(&store), before, "what is half upgraded can be read");
-    block_on(store.rename(before[0].id, &before[0].name)).unwrap();
-    check_upgraded(&store, &before);
+    // As a client of this version leaves it, or of the second release.
+    for (project, format) in [("interrupted", "3"), ("interrupted-before", "2")] {
+        let before = list(&opened(server, project));
+        server.command(&["HSET", &format!("azureal:{{{project}}}"), "format", format, "upgrading", "1"]);
+        let store = open(server, project);
+        assert_eq!(list(&store), before, "what is half upgraded can be read");
+        block_on(store.rename(before[0].id, &before[0].name)).unwrap();
+        check_upgraded(&store, &before);
+    }
+}
+
+#[test]
+fn a_project_without_an_order_of_times_is_listed_by_them_and_gets_it() {
+    let Some(server) = RedisServer::shared() else { return };
+    let before = open(server, "by-time");
+    let ids =
+        ["2026-03-10T08:00:00Z", "2026-01-10T08:00:00Z", "2026-01-10T08:00:00Z", "2026-02-10T08:00:00Z"].map(
+            |time| {
+                let turn =
+                    NewTurn { happened_at: Some(time.to_owned()), ..NewTurn::verbatim([Event::user("x")]) };
+                let new = NewSession { name: Some("twin".to_owned()), ..NewSession::default() };
+                block_on(before.create_with(new, turn, Vec::new())).unwrap()
+            },
+        );
+    let expected = [ids[0], ids[3], ids[2], ids[1]];
+    // As the second release leaves it.
+    server.command(&["HSET", "azureal:{by-time}", "format", "2"]);
+    assert_eq!(server.command(&["DEL", "azureal:{by-time}:by-time"]), "1");
+    // One store was opened before that.
+    for store in [&before, &open(server, "by-time")] {
+        let listed = |query: &ListQuery| ids_of(&block_on(store.list(query)).unwrap());
+        assert_eq!(listed(&ListQuery::default()), expected);
+        assert_eq!(listed(&ListQuery { limit: Some(2), ..ListQuery::default() }), expected[..2]);
+        let changes = ListQuery { order: ListOrder::Changes, ..ListQuery::default() };
+        assert_eq!(listed(&changes), [ids[3], ids[2], ids[1], ids[0]]);
+    }
+    let store = open(server, "by-time");
+    let named = ListQuery::named("twin");
+    assert_eq!(ids_of(&block_on(store.list(&named)).unwrap()), expected);
+    block_on(store.note_run(ids[0], None)).unwrap();
+    assert_eq!(server.command(&["ZCARD", "azureal:{by-time}:by-time"]), "4");
+    assert_eq!(ids_of(&list(&store)), expected);
+    assert_eq!(ids_of(&block_on(store.list(&named)).unwrap()), expected);
+    block_on(store.delete(ids[0])).unwrap();
+    assert_eq!(server.command(&["ZCARD", "azureal:{by-time}:by-time"]), "3");
 }
 
 #[test]

@@ -7,8 +7,8 @@ use crate::scratch::{
     self, Project, append, have, new_session, original_append, original_session, read_all, wait,
 };
 use azureal_store::core::{
-    Compaction, Event, ListQuery, NewSession, NewTurn, Page, Seq, SessionId, SessionStore, StoreError,
-    Tokens, read_context,
+    Compaction, Event, ListOrder, ListQuery, NewSession, NewTurn, Page, Seq, SessionId, SessionStore,
+    StoreError, Tokens, read_context,
 };
 use azureal_store::sqlite::{FileNotice, Journal, SqliteOptions, SqliteStore, rusqlite};
 
@@ -298,6 +298,88 @@ fn the_original_program_and_we_use_one_file_in_turns() {
     assert_eq!(order(&store), [("S2".into(), 5), ("S1".into(), 3)]);
     append(&store, mine, talk("y"));
     assert_eq!(order(&store), [("S1".into(), 5), ("S2".into(), 5)]);
+}
+
+/// Returns the numbers of the sessions and the times of their last activity, as they are listed.
+fn times(store: &SqliteStore) -> Vec<(u32, String)> {
+    let listed = wait(store.list(&ListQuery::default())).unwrap();
+    listed.into_iter().map(|record| (record.id.number(), record.last_active)).collect()
+}
+
+#[test]
+fn sessions_of_the_original_program_are_listed_by_their_last_events_and_get_times() {
+    let project = Project::new();
+    let original = project.original();
+    for (session, created) in [
+        (1, "2020-01-10 08:00:00"),
+        (2, "2020-02-10 08:00:00"),
+        (3, "2020-03-10 08:00:00"),
+        (4, "2999-04-10 08:00:00"),
+    ] {
+        original
+            .execute(
+                "INSERT INTO sessions (id, worktree, created) VALUES (?1, 'main', ?2)",
+                (session, created),
+            )
+            .unwrap();
+    }
+    // The first was active after the second was created.
+    for session in [4, 2, 1, 3] {
+        original_append(&original, session, &talk("x"));
+    }
+    let store = project.store();
+    let unknown = [3, 1, 2, 4].map(|session| (session, String::new()));
+    assert_eq!(times(&store), unknown, "read as it is");
+    wait(store.rename(SessionId::new(2).unwrap(), "the first change upgrades the file")).unwrap();
+    let [february, march] = ["2020-02-10T08:00:00Z", "2020-03-10T08:00:00Z"].map(str::to_owned);
+    let filled = [(3, march), (1, february.clone()), (2, february), (4, String::new())];
+    assert_eq!(times(&store), filled);
+
+    // It appends, and creates sessions; what is counted first is what was active last.
+    original_append(&original, 2, &talk("y"));
+    let theirs = original_session(&original, "main");
+    original_append(&original, theirs, &talk("z"));
+    let order =
+        |store: &SqliteStore| times(store).into_iter().map(|(session, _)| session).collect::<Vec<_>>();
+    assert_eq!(order(&store), [5, 2, 3, 1, 4]);
+    append(&store, SessionId::new(4).unwrap(), talk("ours"));
+    assert_eq!(order(&store), [4, 5, 2, 3, 1]);
+    assert!(times(&store)[..3].iter().all(|(_, time)| *time > filled[0].1), "{:?}", times(&store));
+    assert_eq!(times(&store)[3..], filled[..2]);
+}
+
+#[test]
+fn a_file_without_the_index_of_times_is_listed_by_them_and_gets_it() {
+    let project = Project::new();
+    let store = project.store();
+    let ids = ["2020-03-10T08:00:00Z", "2020-02-10T08:00:00Z", "2020-01-10T08:00:00Z"].map(|time| {
+        let id = new_session(&store);
+        let turn = NewTurn { happened_at: Some(time.to_owned()), ..NewTurn::verbatim(talk("x")) };
+        wait(store.append(id, turn)).unwrap();
+        id
+    });
+    drop(store);
+    // The first release recorded no times.
+    project
+        .raw()
+        .execute_batch(
+            "DROP INDEX idx_sessions_last_active; UPDATE sessions SET last_active = NULL WHERE id = 3",
+        )
+        .unwrap();
+    let bytes = std::fs::read(project.path()).unwrap();
+    let store = project.store();
+    let order = |order| {
+        let listed = wait(store.list(&ListQuery { order, ..ListQuery::default() })).unwrap();
+        listed.iter().map(|record| record.id.number()).collect::<Vec<_>>()
+    };
+    assert_eq!(order(ListOrder::Activity), [1, 2, 3]);
+    assert_eq!(order(ListOrder::Changes), [3, 2, 1]);
+    assert_eq!(std::fs::read(project.path()).unwrap(), bytes, "reading changes nothing");
+    wait(store.rename(ids[0], "the first change upgrades the file")).unwrap();
+    let created = wait(store.get(ids[2])).unwrap().created_at;
+    assert_eq!(times(&store)[0], (3, created), "all that is known of it");
+    let indexes = "SELECT count(*) FROM sqlite_schema WHERE name = 'idx_sessions_last_active'";
+    assert_eq!(project.raw().query_row(indexes, [], |row| row.get(0)), Ok(1));
 }
 
 #[test]

@@ -52,6 +52,8 @@ crate::contract::contract! {
         find_or_create_needs_a_name,
         renaming_changes_the_name_and_nothing_else,
         the_session_that_was_active_last_is_listed_first,
+        a_list_is_ordered_by_the_times_of_activity_or_by_changes,
+        a_time_in_the_future_is_first_only_until_the_next_turn,
         a_list_is_cut_to_its_limit_and_worktree,
         sessions_are_listed_by_name_and_by_prefix,
         a_session_that_is_not_there_is_an_error_everywhere,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use azureal_core::{
-    Counts, Event, Holder, LeaseId, ListQuery, NameFilter, NewLease, NewMark, NewTurn, Page, Seq, SessionId,
-    SessionRecord, Tokens, Uuid, WorktreeFilter, normal_timestamp,
+    Counts, Event, Holder, LeaseId, ListOrder, ListQuery, NameFilter, NewLease, NewMark, NewTurn, Page, Seq,
+    SessionId, SessionRecord, Tokens, Uuid, WorktreeFilter, normal_timestamp,
 };
 
 use super::*;
@@ -198,6 +198,62 @@ pub(super) async fn the_session_that_was_active_last_is_listed_first(store: Stor
     assert_eq!(list_ids(&store).await, [b, a, c]);
 }
 
+/// A turn from elsewhere.
+fn prompt_at(time: &str) -> NewTurn {
+    NewTurn { happened_at: Some(time.to_owned()), ..prompt("Earlier") }
+}
+
+async fn listed(store: &Store, order: ListOrder) -> Vec<SessionId> {
+    ids(&store.list(&ListQuery { order, ..ListQuery::default() }).await.unwrap())
+}
+
+pub(super) async fn a_list_is_ordered_by_the_times_of_activity_or_by_changes(store: Store) {
+    let [a, b, c] = [
+        store.create(named("twin")).await.unwrap(),
+        store.create(named("twin")).await.unwrap(),
+        store.create(unnamed()).await.unwrap(),
+    ];
+    store.append(a, prompt_at("2024-02-29T12:00:00Z")).await.unwrap();
+    store.append(b, prompt_at("2023-01-31T09:30:00Z")).await.unwrap();
+    assert_eq!(listed(&store, ListOrder::Activity).await, [c, a, b]);
+    assert_eq!(listed(&store, ListOrder::Changes).await, [b, a, c]);
+    assert_eq!(store.find("twin").await.unwrap(), [b, a], "names are found by what was done here");
+    assert_eq!(store.find_or_create(named("twin")).await.unwrap(), b);
+
+    store.append(b, prompt_at("2024-02-29T12:00:00Z")).await.unwrap();
+    assert_eq!(listed(&store, ListOrder::Activity).await, [c, b, a], "of equal times, the last change");
+    store.append(c, prompt_at("2022-01-31T09:30:00Z")).await.unwrap();
+    assert_eq!(listed(&store, ListOrder::Activity).await, [b, a, c], "a turn with an older time");
+    let imported = store.create_with(named("imported"), prompt_at("2024-02-29T11:59:59Z"), vec![]).await;
+    let imported = imported.unwrap();
+    store.append(a, prompt("Now")).await.unwrap();
+    store.append(b, NewTurn { events: vec![], ..prompt_at("1999-12-31T23:59:59Z") }).await.unwrap();
+    let [by_time, by_change] = [[a, b, imported, c], [a, imported, c, b]];
+    for (order, all) in [(ListOrder::Activity, by_time), (ListOrder::Changes, by_change)] {
+        let twins: Vec<SessionId> = all.into_iter().filter(|id| [a, b].contains(id)).collect();
+        for limit in 0..=all.len() {
+            let query = ListQuery { order, limit: Some(limit), ..ListQuery::default() };
+            assert_eq!(ids(&store.list(&query).await.unwrap()), all[..limit], "{query:?}");
+            let query = ListQuery { order, limit: Some(limit), ..ListQuery::named("twin") };
+            assert_eq!(ids(&store.list(&query).await.unwrap()), twins[..limit.min(2)], "{query:?}");
+            let name = Some(NameFilter::Prefix("tw".to_owned()));
+            let query = ListQuery { name, ..query };
+            assert_eq!(ids(&store.list(&query).await.unwrap()), twins[..limit.min(2)], "{query:?}");
+        }
+    }
+    let fork = store.fork(c, Seq::END, unnamed()).await.unwrap();
+    store.delete(b).await.unwrap();
+    assert_eq!(listed(&store, ListOrder::Activity).await, [fork, a, imported, c]);
+    assert_eq!(listed(&store, ListOrder::Changes).await, [fork, a, imported, c]);
+}
+
+pub(super) async fn a_time_in_the_future_is_first_only_until_the_next_turn(store: Store) {
+    let [a, b] = [store.create(unnamed()).await.unwrap(), store.create(unnamed()).await.unwrap()];
+    store.append(a, prompt_at("9998-12-31T23:59:59Z")).await.unwrap();
+    store.append(b, prompt("hello")).await.unwrap();
+    assert_eq!(listed(&store, ListOrder::Activity).await, [b, a]);
+}
+
 pub(super) async fn a_list_is_cut_to_its_limit_and_worktree(store: Store) {
     let mut made = Vec::new();
     for worktree in [".", "../feat", "feat-branch", "/old/place/feat", "/old/place/other"] {
@@ -221,11 +277,13 @@ pub(super) async fn a_list_is_cut_to_its_limit_and_worktree(store: Store) {
         (Some(WorktreeFilter::default()), None, &[]),
     ];
     for (worktree, limit, expected) in rows {
-        let query = ListQuery { worktree, limit, ..ListQuery::default() };
-        let listed = store.list(&query).await.unwrap();
-        assert_eq!(ids(&listed), expected, "{query:?}");
-        for record in listed {
-            assert_eq!(store.get(record.id).await.unwrap(), record);
+        for order in [ListOrder::Activity, ListOrder::Changes] {
+            let query = ListQuery { worktree: worktree.clone(), order, limit, ..ListQuery::default() };
+            let listed = store.list(&query).await.unwrap();
+            assert_eq!(ids(&listed), expected, "{query:?}");
+            for record in listed {
+                assert_eq!(store.get(record.id).await.unwrap(), record);
+            }
         }
     }
 }
@@ -281,10 +339,10 @@ pub(super) async fn sessions_are_listed_by_name_and_by_prefix(store: Store) {
     }
     let feat = WorktreeFilter { names: vec!["../feat".to_owned()], last_part: "feat".to_owned() };
     for name in [prefix("log"), exact("logout")] {
-        let query = ListQuery { worktree: Some(feat.clone()), name, limit: Some(1) };
+        let query = ListQuery { worktree: Some(feat.clone()), name, limit: Some(1), ..ListQuery::default() };
         assert_eq!(ids(&store.list(&query).await.unwrap()), [logout], "{query:?}");
     }
-    let gone = ListQuery { worktree: Some(feat), name: exact("login"), limit: None };
+    let gone = ListQuery { worktree: Some(feat), name: exact("login"), ..ListQuery::default() };
     assert_eq!(store.list(&gone).await.unwrap(), []);
     store.rename(login, "sign in").await.unwrap();
     store.delete(log).await.unwrap();

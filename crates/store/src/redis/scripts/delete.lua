@@ -6,6 +6,7 @@ redis.call('ZREM', names, named(name, session_number))
 if uuid then redis.call('ZREM', uuids, named(uuid, session_number)) end
 redis.call('ZREMRANGEBYSCORE', last_used, session_number, session_number)
 redis.call('ZREM', active, session_number)
+redis.call('ZREM', by_time, session_number)
 redis.call('HDEL', runs, session_number)
 redis.call('HDEL', leases, session_number)
 for _, mark in ipairs(redis.call('ZRANGEBYSCORE', marks_by_session, session_number, session_number)) do

@@ -1,5 +1,6 @@
--- Answers: done, and the numbers of the sessions whose names begin with a text, the one that was active last first.
-local prefix = take()
+-- Answers: done, and the numbers of the sessions whose names begin with a text, by their time if that is asked for, the last one
+-- first.
+local prefix, order = take(), take_optional() and by_time or active
 local found = {}
 -- No byte of UTF-8 is 255.
 for _, member in ipairs(redis.call('ZRANGEBYLEX', names, '[' .. prefix, '(' .. prefix .. '\255')) do
@@ -9,4 +10,4 @@ for _, member in ipairs(redis.call('ZRANGEBYLEX', names, '[' .. prefix, '(' .. p
     found[#found + 1] = session_number
   end
 end
-return in_order(found)
+return in_order(found, order)

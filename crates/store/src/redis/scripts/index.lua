@@ -8,6 +8,12 @@ local function move_to_front(session_number, stands)
   return front
 end
 
+-- Puts a session at the time of its last activity, in seconds since 1970. Of equal times the one that stands further to the front
+-- is the later one. Both are one number: it has 53 bits, which are exact until the year 2106.
+local function move_to_time(session_number, seconds, stands)
+  redis.call('ZADD', by_time, text(seconds * 2097152 + stands % 2097152), session_number)
+end
+
 -- How a session stands in the index of names. The number is what follows the last NUL, so any name will do.
 local function named(name, session_number)
   return name .. '\0' .. session_number

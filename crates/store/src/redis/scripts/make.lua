@@ -6,11 +6,13 @@ local next_number = text(tonumber(last_session or '0') + 1)
 -- Creates the session; a fork is given the identity of its origin.
 local function make_session(origin_uuid)
   local name, worktree, created_at = take_optional() or ('S' .. number), take(), take()
-  local uuid, forked_from, last_active = take(), take_optional(), take()
+  local uuid, forked_from, last_active, seconds = take(), take_optional(), take(), take()
+  local front = move_to_front(number)
+  move_to_time(number, seconds, front)
   forked_from = origin_uuid or forked_from
   redis.call('HSET', project, 'format', format or known, 'last_session', number)
   redis.call('HSET', session, 'name', name, 'worktree', worktree, 'created_at', created_at, 'uuid', uuid,
-    'last_active', last_active, 'active', move_to_front(number))
+    'last_active', last_active, 'active', front)
   if forked_from then redis.call('HSET', session, 'forked_from', forked_from) end
   redis.call('ZADD', names, 0, named(name, number))
   redis.call('ZADD', uuids, 0, named(uuid, number))

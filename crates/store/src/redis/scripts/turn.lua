@@ -46,11 +46,12 @@ local function add_events(session_number, count)
     redis.call('ZADD', prompts, last + offset, last + offset)
   end
   local added, opens, new_preview = take_outcome()
+  local front = move_to_front(session_number, stands)
   local changes = {'last_seq', last + count, 'largest', longest, 'messages', sum(messages, added),
     'open_message', opens, 'completed', take(), 'duration_ms', sum(duration_ms, take()),
     'cost_usd', math.min((cost_usd or 0) + take(), 1e300), 'told', sum(told, take()), 'details', sum_of_details(take()),
     'context_tokens', take(),
-    'active', move_to_front(session_number, stands)}
+    'active', front}
   local function change(field, value)
     if value ~= '' then
       changes[#changes + 1] = field
@@ -72,6 +73,7 @@ local function add_events(session_number, count)
   if agent ~= '' then change_or_remove('requested_model', requested_model) end
   change('last_prompt', take())
   change('last_active', take())
+  move_to_time(session_number, take(), front)
   local answers = take()
   change('answered', answers)
   answered = answered or answers ~= ''

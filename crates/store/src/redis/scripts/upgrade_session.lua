@@ -1,8 +1,13 @@
--- Gives a session of format 1 its identity, and the counts that format did not have. Answers: done, also where another
--- client was faster; absent.
+-- Puts a session of an older format at the time of its last activity. Gives one of format 1 its identity, and the counts that
+-- format did not have. Answers: done, also where another client was faster; absent.
 if not is_there(session) then return {'absent'} end
-if redis.call('HGET', session, 'uuid') then return {'done'} end
-local session_number, uuid = take(), take()
+local session_number, last_active, seconds = take(), take(), take()
+if redis.call('ZSCORE', by_time, session_number) then return {'done'} end
+local known, stands = unpack(redis.call('HMGET', session, 'uuid', 'active'))
+redis.call('HSET', session, 'last_active', last_active)
+move_to_time(session_number, seconds, stands)
+if known then return {'done'} end
+local uuid = take()
 for _, field in ipairs({'agent', 'model', 'requested_model', 'last_prompt', 'answered'}) do
   local value = take_optional()
   if value then redis.call('HSET', session, field, value) else redis.call('HDEL', session, field) end
