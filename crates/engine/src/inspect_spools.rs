@@ -60,8 +60,10 @@ fn look_at(folder: &Folder, path: &Path, name: &OsStr, names: &[OsString]) -> io
     let extension = Path::new(name).extension().and_then(OsStr::to_str);
     if is_lease(name) {
         let file = path.join(name);
-        if open_leftover(folder, name)?.is_some() {
-            return Ok(Some(SpoolState::StaleLease(file)));
+        if let Some(leftover) = open_leftover(folder, name)? {
+            // A new holder creates the file before it locks it.
+            let is_new = leftover.metadata()?.len() == 0;
+            return Ok((!is_new).then_some(SpoolState::StaleLease(file)));
         }
         let is_held = !is_free(&folder.open_file(name, OFlags::RDONLY)?)?;
         return Ok(is_held.then_some(SpoolState::Leased(file)));
@@ -84,8 +86,8 @@ fn look_at(folder: &Folder, path: &Path, name: &OsStr, names: &[OsString]) -> io
                 let header = Path::new(name).with_extension(kind);
                 names.iter().any(|name| *name == header.as_os_str()) || is_there(&folder.join(&header))
             };
-            // It may just have been removed: header last.
-            let is_left = !has(HEADER) && !has(UNFINISHED) && is_there(&folder.join(name));
+            // It may just have been created or removed: the unfinished header becomes the header, which is removed last.
+            let is_left = !has(UNFINISHED) && !has(HEADER) && is_there(&folder.join(name));
             Ok(is_left.then(|| SpoolState::WithoutHeader(path.join(name))))
         }
         _ => Ok(None),
@@ -132,6 +134,8 @@ mod tests {
         write("c.turn", "not json");
         write("d.jsonl", "{}\n");
         write("S9.lease", "{}");
+        // As between the two steps of a new holder.
+        write("S10.lease", "");
         let names = || {
             let mut names = Folder::open(&folder.path().join("spool")).unwrap().names().unwrap();
             names.sort();

@@ -30,6 +30,8 @@ pub const OURS: &str = ".azureal";
 /// The folder that belongs to azureal in the git directory of a project, under the same rule.
 pub const OURS_IN_GIT: &str = "azureal";
 
+/// The most names that are tried for a file that is set aside.
+const MOST_SET_ASIDE: usize = 1_000;
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC);
@@ -181,6 +183,22 @@ impl Folder {
             }
             renamed => Ok(renamed?),
         }
+    }
+
+    /// Adds an ending to the name of a file in it, with a number before it if that name is taken.
+    pub fn set_aside(&self, name: &OsStr, ending: &str) -> io::Result<()> {
+        for number in 1..=MOST_SET_ASIDE {
+            let mut aside = name.to_owned();
+            if number > 1 {
+                aside.push(format!(".{number}"));
+            }
+            aside.push(ending);
+            match self.rename_new(name, &aside) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                renamed => return renamed,
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
     }
 
     /// Moves a file to another folder of the same file system. A file that has the name there is replaced.

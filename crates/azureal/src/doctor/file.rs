@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use azureal_store::sqlite::health::{StoreProblem, inspect};
+use azureal_store::sqlite::health::{CheckedSession, StoreProblem, inspect};
 
-use super::{Finding, Progress, Report, Sessions, Severity};
+use super::{Finding, Progress, Report, Severity};
 use crate::error::{Error, shown};
 
 /// Checks the file, and returns its sessions; `None` if there is no file, or if it cannot be read.
-pub(super) fn check(path: &Path, report: &mut Report, progress: Progress<'_>) -> Option<Sessions> {
+pub(super) fn check(path: &Path, report: &mut Report, progress: Progress<'_>) -> Option<Vec<CheckedSession>> {
     if std::fs::symlink_metadata(path).is_err() {
         return None;
     }
@@ -40,6 +40,9 @@ fn finding(problem: &StoreProblem, path: &Path) -> Finding {
     let finding = Finding::new(problem.kind(), severity, place, message);
     match problem.repair() {
         Some(repair) => finding.fixed_by(repair),
+        None if problem.kind() == "integrity" => {
+            finding.advise("move it away if it is another file, or name the store with `--store FILE`")
+        }
         None => finding.advise("the rest of the session can be read and continued"),
     }
 }

@@ -1,16 +1,18 @@
 //! Repairs.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use azureal_core::counted;
-use azureal_store::sqlite::health::{NameState, NewUuid, name_again, names, repair};
+use azureal_store::sqlite::FileNotice;
+use azureal_store::sqlite::health::{NameState, NewUuid, inspect, name_again, names, repair, sessions_now};
 use futures_executor::block_on;
 
-use super::{Doctor, Progress, Report, Sessions, file, index, modes, originals, spools};
+use super::{Doctor, Progress, Report, index, modes, originals, spools};
 use crate::error::{Error, shown};
 use crate::git_folder::StoreLayout;
 use crate::project::Project;
-use crate::workspace::{StoreChoice, Workspace};
+use crate::workspace::{Notice, StoreChoice, Workspace};
 
 /// The result of a repair.
 #[derive(Debug, Default)]
@@ -21,6 +23,8 @@ pub struct Fixed {
     pub backup: Option<PathBuf>,
     /// The file with the rows that were set aside, and their number.
     pub set_aside: Option<(PathBuf, u64)>,
+    /// What could not be repaired, and why.
+    pub failed: Vec<String>,
 }
 
 impl Doctor<'_> {
@@ -28,7 +32,7 @@ impl Doctor<'_> {
     ///
     /// # Errors
     ///
-    /// A turn runs; the project belongs to another user; or a repair failed. What was repaired before stays repaired.
+    /// A turn runs; the project belongs to another user; or the repair of the store's file failed. What was repaired before stays repaired.
     pub fn fix(&self, report: &Report, progress: Progress<'_>) -> Result<Fixed, Error> {
         let mut fixed = Fixed::default();
         if report.fixable().next().is_none() {
@@ -57,17 +61,16 @@ impl Doctor<'_> {
         let layout = StoreLayout::of(path);
         let spools = spools::of(&layout.folders);
         spools::check_idle(&spools)?;
-        fixed.done.extend(spools::fix(&spools)?);
+        spools::fix(&spools, fixed)?;
         let second = layout.second_name.as_deref().ok();
         let state = second.map(|second| names(path, second)).transpose().map_err(at)?.flatten();
+        let mut is_damaged = report.fixable().any(|finding| STORE_KINDS.contains(&finding.kind));
         if state == Some(NameState::NoFirstName) {
-            // Opening it puts it back, after a check.
-            let workspace = Workspace::open(&self.directory, self.environment, &self.options)?;
-            fixed.done.extend(workspace.notices().iter().map(ToString::to_string));
+            self.put_back(path, fixed)?;
+            is_damaged = path.exists() && !inspect(path, progress)?.problems.is_empty();
         }
-        let is_store = |kind: &str| STORE_KINDS.contains(&kind);
         let mut new_uuids = Vec::new();
-        if report.fixable().any(|finding| is_store(finding.kind)) {
+        if is_damaged {
             let originals = originals::folders(&layout.folders);
             let repaired = repair(path, second, &originals, progress)?;
             fixed.done.extend(repaired.problems.iter().map(|problem| format!("repaired: {problem}")));
@@ -90,17 +93,39 @@ impl Doctor<'_> {
             fixed.done.extend(notice.map(|notice| notice.to_string()));
         }
         self.copy_originals(&new_uuids)?;
-        if let Some(sessions) = self.sessions(path, progress) {
-            fixed.done.extend(originals::fix(&layout.folders, &sessions, progress).map_err(at)?);
-            for path in index::fix(&layout.folders, &sessions).map_err(at)? {
-                fixed.done.push(format!("removed the search index {}", shown(&path)));
+        if path.exists()
+            && let Ok(sessions) = sessions_now(path, None)
+        {
+            originals::fix(&layout, &spools, &sessions, fixed, progress);
+            match index::fix(&layout, &sessions) {
+                Ok(removed) => {
+                    let done = |path: &PathBuf| format!("removed the search index {}", shown(path));
+                    fixed.done.extend(removed.iter().map(done));
+                }
+                Err(error) => {
+                    let error = Error::file(&layout.folders.search, &error);
+                    fixed.failed.push(error.message().to_owned());
+                }
             }
         }
         self.recover(fixed)
     }
 
-    fn sessions(&self, path: &Path, progress: Progress<'_>) -> Option<Sessions> {
-        file::check(path, &mut Report::default(), progress)
+    /// Puts back the first name of the store's file. A damaged file gets it too, so that what can be read of it is saved.
+    fn put_back(&self, path: &Path, fixed: &mut Fixed) -> Result<(), Error> {
+        // Opening the store puts it back after a check, and sets it aside if it is damaged.
+        let workspace = Workspace::open(&self.directory, self.environment, &self.options)?;
+        for notice in workspace.notices() {
+            if let Notice::File(FileNotice::Damaged { kept, .. }) = notice {
+                // Not over a new store.
+                let put_back = fs::hard_link(kept, path).and_then(|()| fs::remove_file(kept));
+                put_back.map_err(|error| Error::file(kept, &error))?;
+                fixed.done.push(format!("{}: it was deleted, and is back", shown(path)));
+            } else {
+                fixed.done.push(notice.to_string());
+            }
+        }
+        Ok(())
     }
 
     /// Gives a session with a new UUID the output of its turns, which is under the former one.

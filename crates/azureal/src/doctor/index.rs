@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use azureal_core::IndexKind;
 use azureal_search::FileIndex;
-use azureal_store::sqlite::health::CheckedSession;
+use azureal_store::sqlite::health::{CheckedSession, sessions_now};
 use azureal_store::sqlite::rusqlite::{self, Connection, Row};
 use azureal_store::sqlite::{StoreFolders, open_cache};
 
 use super::{Finding, Severity};
+use crate::git_folder::StoreLayout;
 
 /// Something that is wrong with an index.
 enum Problem {
@@ -22,10 +23,10 @@ enum Problem {
 
 /// Checks the indexes that there are. An index that is behind is no finding: the next search adds what is missing. One that has too
 /// much is a note, because a search compares every event with the store.
-pub(super) fn check(folders: &StoreFolders, sessions: &[CheckedSession]) -> Vec<Finding> {
+pub(super) fn check(layout: &StoreLayout, sessions: &[CheckedSession]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (_, path) in files(folders) {
-        let (severity, message) = match problem(&path, sessions) {
+    for (_, path) in files(&layout.folders) {
+        let (severity, message) = match problem(&path, &layout.file, sessions) {
             Some(Problem::Damaged(why)) => (Severity::Warning, format!("the search index is damaged: {why}")),
             Some(Problem::Stale(count)) => {
                 let message = format!(
@@ -42,11 +43,11 @@ pub(super) fn check(folders: &StoreFolders, sessions: &[CheckedSession]) -> Vec<
 }
 
 /// Removes the indexes that are wrong, and returns their files.
-pub(super) fn fix(folders: &StoreFolders, sessions: &[CheckedSession]) -> io::Result<Vec<PathBuf>> {
+pub(super) fn fix(layout: &StoreLayout, sessions: &[CheckedSession]) -> io::Result<Vec<PathBuf>> {
     let mut removed = Vec::new();
-    for (kind, path) in files(folders) {
-        if problem(&path, sessions).is_some() {
-            delete(folders, kind)?;
+    for (kind, path) in files(&layout.folders) {
+        if problem(&path, &layout.file, sessions).is_some() {
+            delete(&layout.folders, kind)?;
             removed.push(path);
         }
     }
@@ -70,15 +71,19 @@ fn files(folders: &StoreFolders) -> Vec<(IndexKind, PathBuf)> {
 }
 
 /// Returns what is wrong with an index.
-fn problem(path: &Path, sessions: &[CheckedSession]) -> Option<Problem> {
+fn problem(path: &Path, store: &Path, sessions: &[CheckedSession]) -> Option<Problem> {
     let connection = match open_cache(path) {
         Ok(connection) => connection,
         Err(error) => return Some(Problem::Damaged(error.to_string())),
     };
-    look(&connection, sessions).unwrap_or_else(|error| Some(Problem::Damaged(error.to_string())))
+    look(&connection, store, sessions).unwrap_or_else(|error| Some(Problem::Damaged(error.to_string())))
 }
 
-fn look(connection: &Connection, sessions: &[CheckedSession]) -> rusqlite::Result<Option<Problem>> {
+fn look(
+    connection: &Connection,
+    store: &Path,
+    sessions: &[CheckedSession],
+) -> rusqlite::Result<Option<Problem>> {
     let checked: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if checked != "ok" {
         return Ok(Some(Problem::Damaged(checked)));
@@ -86,10 +91,18 @@ fn look(connection: &Connection, sessions: &[CheckedSession]) -> rusqlite::Resul
     let mut statement = connection.prepare("SELECT id, through FROM sessions")?;
     let row = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
     let indexed = statement.query_map([], row)?.collect::<rusqlite::Result<Vec<_>>>()?;
-    let is_known = |(id, through): &(i64, i64)| {
-        let session = sessions.iter().find(|session| i64::from(session.id.number()) == *id);
-        session.is_some_and(|session| u64::try_from(*through).is_ok_and(|through| through <= session.last))
+    let stale = |sessions: &[CheckedSession]| {
+        let is_known = |(id, through): &(i64, i64)| {
+            let session = sessions.iter().find(|session| i64::from(session.id.number()) == *id);
+            session
+                .is_some_and(|session| u64::try_from(*through).is_ok_and(|through| through <= session.last))
+        };
+        indexed.iter().filter(|indexed| !is_known(indexed)).count()
     };
-    let stale = indexed.iter().filter(|indexed| !is_known(indexed)).count();
-    Ok((stale > 0).then_some(Problem::Stale(stale)))
+    let count = match stale(sessions) {
+        0 => 0,
+        // Turns can have ended, and been searched, since the sessions were read.
+        count => sessions_now(store, None).map_or(count, |now| stale(&now)),
+    };
+    Ok((count > 0).then_some(Problem::Stale(count)))
 }

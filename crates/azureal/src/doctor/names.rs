@@ -1,7 +1,7 @@
 //! The names of the store's file.
 
 use azureal_files::as_argument;
-use azureal_store::sqlite::health::{NameState, names};
+use azureal_store::sqlite::health::{NameState, damage_of_second, names};
 
 use super::{Finding, Severity};
 use crate::error::shown;
@@ -17,7 +17,7 @@ pub(super) fn check(layout: &StoreLayout) -> Option<Finding> {
         Ok(state) => state?,
         Err(error) => return Some(finding(Severity::Error, format!("its names cannot be read: {error}"))),
     };
-    let second = shown(second);
+    let (second_name, second) = (second, shown(second));
     Some(match state {
         NameState::Named => return None,
         NameState::NotNamed => {
@@ -31,10 +31,17 @@ pub(super) fn check(layout: &StoreLayout) -> Option<Finding> {
             finding(Severity::Warning, message)
                 .fixed_by("keeps that file under a new name, and gives the store its second name")
         }
-        NameState::NoFirstName => {
-            let message = format!("it was deleted; {second} still has all sessions");
-            finding(Severity::Error, message).fixed_by("puts it back")
-        }
+        NameState::NoFirstName => match damage_of_second(second_name) {
+            Ok(None) => {
+                let message = format!("it was deleted; {second} still has all sessions");
+                finding(Severity::Error, message).fixed_by("puts it back")
+            }
+            Ok(Some(why)) => {
+                let message = format!("it was deleted, and {second} is damaged: {why}");
+                finding(Severity::Error, message).fixed_by("puts it back, with every row that can be read")
+            }
+            Err(error) => Finding::of(&error.into(), second),
+        },
         NameState::MoreNames => {
             let own = format!("{}.own", as_argument(&layout.file));
             let file = as_argument(&layout.file);

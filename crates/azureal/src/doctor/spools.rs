@@ -1,6 +1,6 @@
 //! Unfinished turns and leases.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use azureal_engine::{SpoolState, Spools};
 use azureal_files::Folder;
 use azureal_store::sqlite::StoreFolders;
 
-use super::{Finding, Severity};
+use super::{Finding, Fixed, Severity};
 use crate::error::{Error, shown};
 
 /// The ending of a file that is set aside.
@@ -74,22 +74,23 @@ pub(super) fn check_idle(spools: &Spools) -> Result<(), Error> {
     }
 }
 
-/// Sets files aside that belong to no turn, and returns what was done.
-pub(super) fn fix(spools: &Spools) -> Result<Vec<String>, Error> {
-    let mut done = Vec::new();
+/// Sets files aside that belong to no turn. One that fails does not stop the others.
+pub(super) fn fix(spools: &Spools, fixed: &mut Fixed) -> Result<(), Error> {
     let found = spools.inspect().map_err(|error| Error::file(&error.path, &error.source))?;
     for state in found {
         match state {
-            SpoolState::Unreadable(path) | SpoolState::WithoutHeader(path) => {
-                set_aside(&path).map_err(|error| Error::file(&path, &error))?;
-                done.push(format!("{}: renamed, with the ending `{SET_ASIDE}`", shown(&path)));
-            }
+            SpoolState::Unreadable(path) | SpoolState::WithoutHeader(path) => match set_aside(&path) {
+                Ok(()) => {
+                    fixed.done.push(format!("{}: renamed, with the ending `{SET_ASIDE}`", shown(&path)));
+                }
+                Err(error) => fixed.failed.push(Error::file(&path, &error).message().to_owned()),
+            },
             // The recovery that follows removes it.
-            SpoolState::StaleLease(path) => done.push(format!("{}: removed", shown(&path))),
+            SpoolState::StaleLease(path) => fixed.done.push(format!("{}: removed", shown(&path))),
             _ => {}
         }
     }
-    Ok(done)
+    Ok(())
 }
 
 /// Renames a header with its output and errors, or an output.
@@ -98,9 +99,7 @@ fn set_aside(path: &Path) -> io::Result<()> {
     let folder = Folder::open(folder)?;
     for name in folder.names()? {
         if Path::new(&name).file_stem() == Some(stem) {
-            let mut aside: OsString = name.clone();
-            aside.push(SET_ASIDE);
-            folder.rename_new(&name, &aside)?;
+            folder.set_aside(&name, SET_ASIDE)?;
         }
     }
     folder.sync()

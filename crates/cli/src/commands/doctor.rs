@@ -57,6 +57,7 @@ struct FixedShape<'a> {
     /// The findings before the repair.
     findings: &'a [Finding],
     done: &'a [String],
+    failed: &'a [String],
     backup: Option<String>,
     set_aside: Option<String>,
 }
@@ -113,6 +114,7 @@ fn shape<'a>(report: &'a Report, fixed: Option<&'a (Report, Fixed)>) -> Shape<'a
         fixed: fixed.map(|(before, fixed)| FixedShape {
             findings: &before.findings,
             done: &fixed.done,
+            failed: &fixed.failed,
             backup: fixed.backup.as_deref().map(path),
             set_aside: fixed.set_aside.as_ref().map(|(file, _)| path(file)),
         }),
@@ -136,6 +138,9 @@ fn print_fixed(fixed: &Fixed, out: &mut Output) -> Result<(), Failure> {
     let paint = out.paint();
     for line in &fixed.done {
         out.line(&format!("{} {}", paint.success("✓"), visible_line(line)))?;
+    }
+    for line in &fixed.failed {
+        out.line(&format!("{} not repaired: {}", paint.danger("✗"), visible_line(line)))?;
     }
     if let Some((path, rows)) = &fixed.set_aside {
         out.line(&format!("{} set aside: {}", counted(*rows, "row"), shown(path)))?;

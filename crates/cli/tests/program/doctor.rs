@@ -137,7 +137,7 @@ struct Damage {
 
 const REPAIRED: Expected = Expected::Repaired { lost: 0 };
 
-const DAMAGES: [Damage; 29] = [
+const DAMAGES: [Damage; 32] = [
     Damage {
         name: "a cut file",
         kind: "integrity",
@@ -153,6 +153,14 @@ const DAMAGES: [Damage; 29] = [
         kind: "integrity",
         expected: Expected::Repaired { lost: 20 },
         cause: |world| world.overwrite(world.page_of_events(), &[0; 4096]),
+    },
+    Damage {
+        name: "an empty file",
+        kind: "integrity",
+        expected: Expected::Repaired { lost: 200 },
+        cause: |world| {
+            OpenOptions::new().write(true).open(world.store()).unwrap().set_len(0).unwrap();
+        },
     },
     Damage {
         name: "a header of zeros",
@@ -269,6 +277,15 @@ const DAMAGES: [Damage; 29] = [
         },
     },
     Damage {
+        name: "an original of another turn",
+        kind: "foreign_original",
+        expected: REPAIRED,
+        cause: |world| {
+            let originals = world.originals();
+            fs::copy(&originals[0], &originals[1]).unwrap();
+        },
+    },
+    Damage {
         name: "an original that is cut",
         kind: "unreadable_original",
         expected: REPAIRED,
@@ -382,6 +399,15 @@ const DAMAGES: [Damage; 29] = [
         kind: "second_name",
         expected: REPAIRED,
         cause: |world| fs::remove_file(world.store()).unwrap(),
+    },
+    Damage {
+        name: "a deleted first name of a damaged file",
+        kind: "second_name",
+        expected: Expected::Repaired { lost: 20 },
+        cause: |world| {
+            world.overwrite(world.page_of_events(), &[0; 4096]);
+            fs::remove_file(world.store()).unwrap();
+        },
     },
 ];
 

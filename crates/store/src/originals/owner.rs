@@ -3,7 +3,6 @@
 //! The folder is named by the UUID of the session. The headers name the session by other means, so a session whose UUID was damaged can
 //! be found again.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
@@ -62,12 +61,34 @@ fn owner_of(folder: &Folder) -> io::Result<Option<(Owner, Vec<Seq>)>> {
 }
 
 fn named_in(header: &str) -> Option<Owner> {
-    let first: Json = header.lines().next()?.parse().ok()?;
-    let part = |name: &str| first.read::<BTreeMap<String, Json>>().ok()?.remove(name);
-    if let Some(turn) = part("turn") {
-        let session = turn.read::<BTreeMap<String, Json>>().ok()?.remove("session")?;
-        return session.read().ok().map(Owner::Session);
+    if let Some(turn) = turn_in(header) {
+        return turn.session.map(Owner::Session);
     }
-    let imported = part("imported")?;
+    let imported = part_of(header, "imported")?;
     Some(Owner::Import { agent: imported.string_field("agent")?, file: imported.string_field("file")? })
+}
+
+/// A turn that azureal ran, as a header names it.
+pub(super) struct NamedTurn {
+    pub(super) run: Option<String>,
+    /// The number of its session.
+    pub(super) session: Option<u64>,
+    /// When that session was created.
+    pub(super) session_made: Option<String>,
+}
+
+/// Returns the turn that a header names; `None` for an original of an import.
+pub(super) fn turn_in(header: &str) -> Option<NamedTurn> {
+    let turn = part_of(header, "turn")?;
+    let session = turn.fields().get("session").and_then(|session| session.get().parse().ok());
+    Some(NamedTurn {
+        run: turn.string_field("run"),
+        session,
+        session_made: turn.string_field("session_made"),
+    })
+}
+
+fn part_of(header: &str, name: &str) -> Option<Json> {
+    let first: Json = header.lines().next()?.parse().ok()?;
+    first.fields().get(name)?.get().parse().ok()
 }
