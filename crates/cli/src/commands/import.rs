@@ -151,6 +151,9 @@ pub(crate) async fn run(
         return Err(Failure::usage("`--dry-run` is for sessions of agents' programs")
             .with_hint("leave it out: an import that is repeated adds nothing twice"));
     }
+    if !args.yes && !paths.is_empty() {
+        import_native::confirm_files(store.filter(|_| place.is_on_server()), &paths)?;
+    }
     import_paths(args, place, paths, report, out).await
 }
 

@@ -155,11 +155,39 @@ impl Targets<'_> {
             TargetStore::Into => self.args.into.as_deref(),
             TargetStore::Here | TargetStore::Project(_) => self.store.filter(|_| self.place.is_on_server()),
         };
-        match StoreChoice::of(named?) {
-            Ok(StoreChoice::Postgres(address)) => Some(address.to_string()),
-            Ok(StoreChoice::Redis(address)) => Some(address.to_string()),
-            Ok(StoreChoice::Memory | StoreChoice::File(_)) | Err(_) => None,
-        }
+        server_of(named?)
+    }
+}
+
+/// Returns the server that a store is on, for people; `None` if it is a file.
+fn server_of(store: &Path) -> Option<String> {
+    match StoreChoice::of(store) {
+        Ok(StoreChoice::Postgres(address)) => Some(address.to_string()),
+        Ok(StoreChoice::Redis(address)) => Some(address.to_string()),
+        Ok(StoreChoice::Memory | StoreChoice::File(_)) | Err(_) => None,
+    }
+}
+
+/// Asks before the sessions in files of other formats are stored where other people can read them; an error is a no.
+pub(super) fn confirm_files(store: Option<&Path>, paths: &[PathBuf]) -> Result<(), Failure> {
+    let Some(host) = store.and_then(server_of) else { return Ok(()) };
+    let files = match paths {
+        [only] => visible_line(&only.display().to_string()).into_owned(),
+        paths => counted(paths.len() as u64, "path"),
+    };
+    share(&format!("the sessions in {files}"), &host, "`--yes` imports without asking")
+}
+
+fn share(sessions: &str, hosts: &str, hint: &str) -> Result<(), Failure> {
+    let become_readable = format!("{sessions} become readable for everybody with access to {hosts}");
+    match ask(&format!("{become_readable}. Import them? [y/N] ")) {
+        Answer::Yes => Ok(()),
+        Answer::No => Err(Failure::cancelled("nothing was imported")),
+        Answer::Nobody => Err(Failure::refused(
+            "not_confirmed",
+            format!("{become_readable}, and there is no terminal to ask on"),
+        )
+        .with_hint(hint)),
     }
 }
 
@@ -196,17 +224,8 @@ async fn confirm(
     }
     let (sessions, projects) = (counted(count, "session"), counted(projects.len() as u64, "project"));
     let hosts = hosts.into_iter().collect::<Vec<_>>().join(" and ");
-    let become_readable =
-        format!("{sessions} of {projects} become readable for everybody with access to {hosts}");
-    match ask(&format!("{become_readable}. Import them? [y/N] ")) {
-        Answer::Yes => Ok(()),
-        Answer::No => Err(Failure::cancelled("nothing was imported")),
-        Answer::Nobody => Err(Failure::refused(
-            "not_confirmed",
-            format!("{become_readable}, and there is no terminal to ask on"),
-        )
-        .with_hint("`--yes` imports without asking; `--dry-run` shows what it would import")),
-    }
+    let hint = "`--yes` imports without asking; `--dry-run` shows what it would import";
+    share(&format!("{sessions} of {projects}"), &hosts, hint)
 }
 
 fn gone_reason(found: &FoundSession) -> String {

@@ -6,20 +6,20 @@ use std::time::{Duration, SystemTime};
 
 use azureal::native::count_sessions;
 use azureal::{Environment, Options, Workspace};
-use azureal_testkit::servers::RedisServer;
 use futures_executor::block_on;
 use rusqlite::Connection;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
+use crate::servers::{Server, on_every_server};
 use crate::world::World;
 
-const FIRST: &str = "11111111-2222-4333-8444-555555555555";
+pub(crate) const FIRST: &str = "11111111-2222-4333-8444-555555555555";
 const SECOND: &str = "22222222-2222-4333-8444-555555555555";
 const THREAD: &str = "01a1de0d-b840-77b0-ad8c-2e63383f2aa9";
 
 /// A line of a transcript of Claude Code.
-fn claude_line(cwd: &str, id: &str, place: usize, kind: &str, message: &Value) -> Value {
+pub(crate) fn claude_line(cwd: &str, id: &str, place: usize, kind: &str, message: &Value) -> Value {
     let parent = place.checked_sub(1).map(|place| format!("{id}-{place}"));
     json!({
         "type": kind, "uuid": format!("{id}-{place}"), "parentUuid": parent, "sessionId": id, "cwd": cwd,
@@ -45,7 +45,7 @@ fn claude(cwd: &str, id: &str, prompts: &[&str]) -> Vec<String> {
 }
 
 /// Writes a file of an agent that was last changed an hour ago.
-fn write(world: &World, path: &str, lines: &[String]) -> PathBuf {
+pub(crate) fn write(world: &World, path: &str, lines: &[String]) -> PathBuf {
     let path = world.path(path);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, lines.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
@@ -54,11 +54,11 @@ fn write(world: &World, path: &str, lines: &[String]) -> PathBuf {
     path
 }
 
-fn project(world: &World) -> String {
+pub(crate) fn project(world: &World) -> String {
     fs::canonicalize(world.path("p")).unwrap().to_str().unwrap().to_owned()
 }
 
-fn transcript(world: &World, cwd: &str, id: &str, prompts: &[&str]) -> PathBuf {
+pub(crate) fn transcript(world: &World, cwd: &str, id: &str, prompts: &[&str]) -> PathBuf {
     let folder = cwd.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
     write(world, &format!("person/.claude/projects/{folder}/{id}.jsonl"), &claude(cwd, id, prompts))
 }
@@ -84,7 +84,7 @@ fn rollout(world: &World, cwd: &str) -> PathBuf {
 }
 
 /// The program with the home of the agents.
-fn run(world: &World, arguments: &[&str]) -> crate::world::Ran {
+pub(crate) fn run(world: &World, arguments: &[&str]) -> crate::world::Ran {
     let output = world.command(arguments).env("HOME", world.path("person")).output().unwrap();
     world.ran(output)
 }
@@ -250,8 +250,11 @@ fn sessions_are_stored_in_the_order_of_their_times_whether_they_have_names_or_no
             lines
                 .insert(0, json!({"type": "custom-title", "customTitle": name, "sessionId": id}).to_string());
         }
+        // Their files have other times: they were copied.
+        let lines: Vec<String> =
+            lines.iter().map(|line| line.replace("2026-11-15T07", &format!("2026-11-15T0{place}"))).collect();
         let path = write(&world, &format!("person/.claude/projects/-p/{id}.jsonl"), &lines);
-        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + place as u64);
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 - place as u64);
         fs::File::options().append(true).open(path).unwrap().set_modified(time).unwrap();
     }
     run(&world, &["import", "--from", "claude"]).quiet();
@@ -371,18 +374,17 @@ fn imported_text_stays_text() {
     assert_eq!(run(&world, &["import", "--from", "claude", "--all-projects"]).code, 0);
 }
 
-#[test]
-fn sessions_reach_a_server_only_after_a_yes() {
+on_every_server! { sessions_reach_a_server_only_after_a_yes }
+
+fn sessions_reach_a_server_only_after_a_yes<S: Server>() {
     let world = World::new();
     transcript(&world, &project(&world), FIRST, &["Hello"]);
-    let Some(server) = RedisServer::start() else { return };
-    let store = format!("{}?project=p", server.url());
+    let Some(server) = S::shared() else { return };
+    let store = server.store("only_after_a_yes");
     let refused = run(&world, &["--store", &store, "import", "--from", "claude"]);
     assert_eq!(refused.code, 3, "{refused}");
     assert!(
-        refused
-            .stderr
-            .contains("1 session of 1 project become readable for everybody with access to redis://"),
+        refused.stderr.contains("1 session of 1 project become readable for everybody with access to "),
         "{refused}"
     );
     let done = run(&world, &["--store", &store, "import", "--from", "claude", "--yes"]);
@@ -399,6 +401,15 @@ fn sessions_reach_a_server_only_after_a_yes() {
     transcript(&world, &project(&world), FIRST, &["Hello", "Go on"]);
     let grown = run(&world, &["--store", &store, "import", "--from", "claude"]);
     assert!(grown.code == 3 && grown.stderr.contains("1 session of 1 project become"), "{grown}");
+    // Files of other formats too.
+    let file = world.session_file("talk", &[crate::world::user("Hello")]);
+    let import = ["--store", &store, "import", file.to_str().unwrap()];
+    let refused = run(&world, &import);
+    assert_eq!(refused.code, 3, "{refused}");
+    assert!(refused.stderr.contains("become readable for everybody with access to "), "{refused}");
+    assert_eq!(run(&world, &["--store", &store, "list", "--json"]).json().as_array().unwrap().len(), 1);
+    let done = run(&world, &[&import[..], &["--yes"]].concat());
+    assert!(done.code == 0 && done.stdout.contains("talk with 1 event"), "{done}");
 }
 
 #[test]

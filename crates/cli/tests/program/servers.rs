@@ -77,11 +77,11 @@ pub(crate) fn answers_as_a_file_does(world: &World, store: &str) {
     let steps: &[(i32, &[&str])] = &[
         (0, &["list"]),
         // From elsewhere, once.
-        (0, &["import", talk]),
-        (0, &["import", talk]),
-        (0, &["import", "in/old.azs", "--json"]),
-        (0, &["import", "in/old.azs"]),
-        (0, &["import", cllm, long]),
+        (0, &["import", "--yes", talk]),
+        (0, &["import", "--yes", talk]),
+        (0, &["import", "--yes", "in/old.azs", "--json"]),
+        (0, &["import", "--yes", "in/old.azs"]),
+        (0, &["import", "--yes", cllm, long]),
         (0, &["list", "--json"]),
         (0, &["show", "talk", "--json"]),
         (0, &["show", "S1", "--last", "1"]),
