@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,13 +35,18 @@ fn flooded(world: &World, flood: &str, arguments: &[&str]) -> Command {
 ///
 /// Returns how it went, and the most memory that the program has used meanwhile, in bytes.
 fn run_flooded(world: &World, flood: &str) -> (Ran, u64) {
-    let mut child = flooded(world, flood, &["run", "Go"]).spawn().unwrap();
+    let (output, peak) = measured(flooded(world, flood, &["run", "Go"]).spawn().unwrap());
+    (world.ran(output), peak)
+}
+
+/// Waits for a process, and returns the most memory that it has used, in bytes. It must print little.
+pub(crate) fn measured(mut child: Child) -> (Output, u64) {
     let mut peak = 0;
     while child.try_wait().unwrap().is_none() {
         peak = peak.max(peak_memory(child.id()));
         thread::sleep(Duration::from_millis(5));
     }
-    (world.ran(child.wait_with_output().unwrap()), peak)
+    (child.wait_with_output().unwrap(), peak)
 }
 
 #[test]

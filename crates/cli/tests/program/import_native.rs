@@ -427,30 +427,3 @@ fn a_turn_that_azureal_ran_is_not_imported() {
         "sessions: 1 left out (azureal ran it)\n"
     );
 }
-
-#[test]
-fn a_large_session_is_imported_in_bounded_memory() {
-    let world = World::new();
-    let here = project(&world);
-    // 100 MB: a line of 40 MB, which is left out, and many turns.
-    let mut lines = vec![
-        claude_line(&here, FIRST, 0, "user", &json!({"role": "user", "content": "x".repeat(40 << 20)}))
-            .to_string(),
-    ];
-    let text = "words and words ".repeat(2_000);
-    for turn in 0..1_000 {
-        let (question, answer) = (turn * 2, turn * 2 + 1);
-        let prompt = json!({"role": "user", "content": format!("{turn} {text}")});
-        let said = json!({"id": format!("m{turn}"), "role": "assistant", "model": "opus", "stop_reason": "end_turn",
-            "content": [{"type": "text", "text": text}]});
-        lines.push(claude_line(&here, FIRST, question, "user", &prompt).to_string());
-        lines.push(claude_line(&here, FIRST, answer, "assistant", &said).to_string());
-    }
-    let path = write(&world, &format!("person/.claude/projects/-p/{FIRST}.jsonl"), &lines);
-    assert!(fs::metadata(&path).unwrap().len() > 100 << 20);
-    drop(lines);
-    let ran = run(&world, &["import", "--from", "claude", "--json"]);
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
-    assert_eq!(ran.json()["imported"][0]["turns"], 1_000, "{}", ran.stderr);
-    assert!(ran.stderr.contains("line 1 was left out: it has 40 MiB"), "{}", ran.stderr);
-}

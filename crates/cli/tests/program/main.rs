@@ -37,6 +37,7 @@ mod handoff;
 mod hostile;
 mod identity;
 mod import;
+mod import_cost;
 mod import_native;
 mod interruptions;
 mod log;
