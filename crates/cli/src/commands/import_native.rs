@@ -72,7 +72,14 @@ pub(super) async fn run(
     }
     let done = import.all(&wanted, out).await;
     import.finish(done.is_ok(), out).await?;
-    done
+    done?;
+    match import.opened.values().filter(|opened| opened.is_err()).count() {
+        0 => Ok(()),
+        count => {
+            let projects = counted(count as u64, "project");
+            Err(Failure::new("import", format!("the sessions of {projects} could not be stored")))
+        }
+    }
 }
 
 /// The store that a session goes to.
@@ -99,7 +106,7 @@ impl Targets<'_> {
             return Some(TargetStore::Here);
         }
         match found.project() {
-            Some(project) if project.root() == self.place.project.root() => Some(TargetStore::Here),
+            _ if found.is_of(&self.place.project) => Some(TargetStore::Here),
             Some(project) => Some(TargetStore::Project(project.root().to_owned())),
             None => self.args.into.is_some().then_some(TargetStore::Into),
         }
@@ -123,22 +130,29 @@ impl Targets<'_> {
         Ok(Workspace::open(directory, self.place.environment(), &options)?)
     }
 
-    /// Opens a store, and reads its runs if one of the sessions may be one of them. A project that cannot be opened is a reason to
+    /// Opens a store, and reads its runs if one of the sessions may be one of them. A project whose store cannot be opened is a reason to
     /// leave its sessions out.
     async fn open_with_runs(
         &self,
         target: &TargetStore,
         wanted: &[(&FoundSession, TargetStore)],
     ) -> Result<Result<OpenTarget, String>, Failure> {
+        match self.try_open(target, wanted).await {
+            Err(failure) if matches!(target, TargetStore::Project(_)) => {
+                Ok(Err(failure.message().to_owned()))
+            }
+            opened => opened.map(Ok),
+        }
+    }
+
+    async fn try_open(
+        &self,
+        target: &TargetStore,
+        wanted: &[(&FoundSession, TargetStore)],
+    ) -> Result<OpenTarget, Failure> {
         let workspace = match target {
             TargetStore::Here => None,
-            other => match self.open(other) {
-                Ok(workspace) => Some(workspace),
-                Err(failure) if matches!(other, TargetStore::Project(_)) => {
-                    return Ok(Err(failure.message().to_owned()));
-                }
-                Err(failure) => return Err(failure),
-            },
+            other => Some(self.open(other)?),
         };
         let into = workspace.as_ref().unwrap_or(self.place);
         let may_be_ours = wanted.iter().any(|(found, other)| other == target && found.may_be_ours());
@@ -146,7 +160,7 @@ impl Targets<'_> {
         if into.keeps_originals() && !self.args.dry_run {
             into.prepare_spools()?;
         }
-        Ok(Ok(OpenTarget { workspace, runs }))
+        Ok(OpenTarget { workspace, runs })
     }
 
     /// Returns the server that a store is on, for people; `None` if it is a file.
@@ -361,8 +375,27 @@ impl<'a> Import<'a> {
                 self.unread(&found.path().display().to_string(), message);
                 Ok(())
             }
-            Err(error) => Err(error.into()),
+            Err(error) => self.give_up(target, &[found], error),
         }
+    }
+
+    /// Leaves these and all later sessions of a project out, because its store cannot be written. Another store was named by the user: its
+    /// error ends the import.
+    fn give_up(
+        &mut self,
+        target: &TargetStore,
+        sessions: &[&FoundSession],
+        error: Error,
+    ) -> Result<(), Failure> {
+        if !matches!(target, TargetStore::Project(_)) {
+            return Err(error.into());
+        }
+        let reason = error.message().to_owned();
+        for found in sessions {
+            self.leave_out(found, reason.clone());
+        }
+        self.opened.insert(target.clone(), Err(reason));
+        Ok(())
     }
 
     /// Imports a session, or reads it for a batch; `None` if its store is not open.
@@ -397,7 +430,10 @@ impl<'a> Import<'a> {
         let (runs, originals, again) = (&opened.runs, &mut self.originals, self.targets.args.again);
         let (is_dry, is_over, used_in) = (false, false, None);
         let mut store = NativeTarget { into, runs, originals, is_dry, again, is_over, used_in };
-        let imported = self.sessions.store_all(ready, &mut store).await?;
+        let imported = match self.sessions.store_all(ready, &mut store).await {
+            Ok(imported) => imported,
+            Err(error) => return self.give_up(target, &found, error),
+        };
         for (found, imported) in found.into_iter().zip(imported) {
             self.tell_imported(found, target, &imported, out).await?;
         }
@@ -539,7 +575,7 @@ impl<'a> Import<'a> {
     }
 }
 
-const PROJECT_GONE: &str = "the project is gone or cannot be opened";
+const PROJECT_GONE: &str = "the project is gone, or its store cannot be opened or written";
 
 impl Tally {
     fn has_any(&self) -> bool {

@@ -427,3 +427,53 @@ fn a_turn_that_azureal_ran_is_not_imported() {
         "sessions: 1 left out (azureal ran it)\n"
     );
 }
+
+#[test]
+fn a_project_whose_store_cannot_be_written_does_not_stop_the_others() {
+    let world = World::new();
+    fs::create_dir_all(world.path("q/.git")).unwrap();
+    fs::create_dir_all(world.path("q/.azureal/sessions.azs")).unwrap();
+    let other = fs::canonicalize(world.path("q")).unwrap();
+    transcript(&world, other.to_str().unwrap(), SECOND, &["There"]);
+    transcript(&world, &project(&world), FIRST, &["Here"]);
+    for expected in ["1 new, 1 left out", "1 unchanged, 1 left out"] {
+        let ran = run(&world, &["import", "--from", "claude", "--all-projects"]);
+        assert_eq!(ran.code, 1, "{ran}");
+        assert!(ran.stdout.contains(expected), "{ran}");
+        assert!(ran.stderr.contains("error: the sessions of 1 project could not be stored"), "{ran}");
+    }
+}
+
+#[test]
+fn a_deleted_folder_of_this_project_is_one_of_it_whatever_is_imported() {
+    let world = World::new();
+    let deleted = format!("{}/deleted", project(&world));
+    transcript(&world, &deleted, FIRST, &["Hello"]);
+    let all = ["import", "--from", "claude", "--all-projects", "--into", "rest.azs"];
+    assert!(run(&world, &all).quiet().contains("1 new"));
+    assert!(!world.path("p/rest.azs").exists());
+    assert_eq!(run(&world, &["import", "--from", "claude"]).quiet(), "sessions: 1 unchanged\n");
+}
+
+#[test]
+fn a_link_is_reported_and_one_that_the_user_names_is_followed() {
+    let world = World::new();
+    let file = transcript(&world, &project(&world), FIRST, &["Hello"]);
+    let projects = world.path("person/.claude/projects");
+    fs::rename(file.parent().unwrap(), world.path("moved")).unwrap();
+    std::os::unix::fs::symlink(world.path("moved"), projects.join("-p")).unwrap();
+    let ran = run(&world, &["import", "--from", "claude"]);
+    assert!(ran.stderr.contains("projects/-p is a link, which is not followed"), "{ran}");
+    assert_eq!(ran.stdout, "sessions: 1 not readable\n");
+    let link = world.path("link.jsonl");
+    std::os::unix::fs::symlink(world.path(&format!("moved/{FIRST}.jsonl")), &link).unwrap();
+    assert!(run(&world, &["import", link.to_str().unwrap()]).quiet().contains("1 new"));
+    // An empty file is named, not its home.
+    fs::remove_file(projects.join("-p")).unwrap();
+    write(&world, "person/.claude/projects/-p/empty.jsonl", &[]);
+    let report = run(&world, &["import", "--from", "claude", "--json"]).json();
+    assert_eq!(
+        report["problems"][0]["source"], "[folder]/person/.claude/projects/-p/empty.jsonl",
+        "{report}"
+    );
+}
