@@ -600,18 +600,19 @@ impl Tally {
             add(*count, &format!("left out ({reason})"));
         }
         add(*unread, "not readable");
-        match (parts.is_empty(), elsewhere) {
-            (true, 0) => return "there are no sessions to import".to_owned(),
-            (true, others) => {
-                let others = counted(others, "session");
-                return format!(
-                    "there are no sessions of this project; `--all-projects` imports {others} of other projects, each into the store of its own"
-                );
-            }
-            (false, _) => {}
-        }
         let start = if is_dry { "would import " } else { "" };
         let turns = if *turns > 0 { format!(", with {}", counted(*turns, "turn")) } else { String::new() };
-        format!("{start}sessions: {}{turns}", parts.join(", "))
+        let others = counted(elsewhere, "session");
+        let others =
+            format!("`--all-projects` imports {others} of other projects, each into the store of its own");
+        match (parts.is_empty(), elsewhere) {
+            (true, 0) => "there are no sessions to import".to_owned(),
+            (true, _) => format!("there are no sessions of this project; {others}"),
+            // The user may be in the wrong folder.
+            (false, 1..) if *new + *continued + *forked + *unchanged == 0 => {
+                format!("sessions: {}; {others}", parts.join(", "))
+            }
+            (false, _) => format!("{start}sessions: {}{turns}", parts.join(", ")),
+        }
     }
 }

@@ -456,6 +456,19 @@ fn a_deleted_folder_of_this_project_is_one_of_it_whatever_is_imported() {
 }
 
 #[test]
+fn in_the_wrong_folder_the_sessions_of_other_projects_are_named() {
+    let world = World::new();
+    transcript(&world, "/elsewhere", FIRST, &["Not here"]);
+    let head = r#"{"sessionId":"s","projectHash":"h","startTime":"2026-11-15T07:05:00Z","kind":"main"}"#;
+    write(&world, "person/.gemini/tmp/p/chats/session-2026-11-15T07-05-00000000.jsonl", &[head.to_owned()]);
+    assert_eq!(
+        run(&world, &["import", "--from", "all"]).quiet(),
+        "sessions: 1 left out (it has no conversation); `--all-projects` imports 1 session of other projects, \
+         each into the store of its own\n"
+    );
+}
+
+#[test]
 fn a_link_is_reported_and_one_that_the_user_names_is_followed() {
     let world = World::new();
     let file = transcript(&world, &project(&world), FIRST, &["Hello"]);
