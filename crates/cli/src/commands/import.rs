@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use azureal::Workspace;
 use azureal::exchange::{
-    ImportFormat, ImportOptions, ImportOutcome, ImportPaths, ImportReport, ImportStep, IncomingSession,
+    ImportError, ImportFormat, ImportOptions, ImportOutcome, ImportPaths, ImportReport, ImportStep,
+    IncomingSession,
 };
 use azureal::native::{self, NativeScope, NativeSessions, NativeSource};
 use azureal::sessions::called;
-use azureal_core::{SessionId, SessionRecord, visible_line};
+use azureal_core::{SessionId, SessionRecord, StoreError, visible_line};
 use clap::builder::PossibleValuesParser;
 use clap::{ValueEnum, ValueHint};
 
@@ -215,6 +216,8 @@ async fn import_paths(
     }
 }
 
+const DAMAGED_SOURCE: &str = "get a whole copy of it; of a store of azureal, `azureal doctor --fix --store FILE` saves every row that can be read";
+
 /// Prints the steps of an import.
 struct Printer {
     report: ImportReport,
@@ -241,7 +244,12 @@ impl Printer {
                 self.progress.clear();
                 warn(&error.to_string());
             }
-            ImportStep::Failed { error, .. } => self.failures.push(error.into()),
+            ImportStep::Failed { error, .. } => {
+                let is_damaged = matches!(error, ImportError::Store(StoreError::Corrupt { .. }));
+                let failure = Failure::from(error);
+                // It is not the store of this command.
+                self.failures.push(if is_damaged { failure.with_hint(DAMAGED_SOURCE) } else { failure });
+            }
             ImportStep::Imported { session, outcome, record } => {
                 self.progress.tick();
                 if !out.is_json() {

@@ -551,7 +551,7 @@ fn what_cannot_be_imported_says_why() {
     exit code 1
     --- stderr
     error: [folder]/in/magic.db is damaged: file is not a database
-    hint: `azureal doctor --fix` saves every row that can be read; name another file with `--store`
+    hint: get a whole copy of it; of a store of azureal, `azureal doctor --fix --store FILE` saves every row that can be read
     ");
     insta::assert_snapshot!(world.run(&["import", "nowhere"]), @r"
     exit code 1
