@@ -1,20 +1,22 @@
 //! Recall for agents: the real programs look things up in stored sessions, as the model server sees it.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use azureal_testkit::model_server::{Answer, Gate, ModelServer};
 use azureal_testkit::pty::PtyProgram;
 use azureal_testkit::real_agents::{Agents, assert_nobody_else_was_asked};
+use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use crate::real_agents::{Real, finish};
 use crate::run::{signal, wait_until};
 use crate::servers::{Server, on_every_server};
-use crate::world::Ran;
+use crate::world::{Ran, World};
 
 /// A fact in the middle of a long output. A stored event does not have it.
 const LONG_OUTPUT: &str = "for i in $(seq 200); do echo \"line $i\"; done; echo \"the relay listens at $((48000 + 151))\"; for i in $(seq 200); do echo \"line $i\"; done";
@@ -220,6 +222,46 @@ fn qwen_on_its_own_reads_in_an_original_after_the_installation() {
 #[test]
 fn opencode_on_its_own_reads_in_an_original_after_the_installation() {
     recall_on_its_own("opencode", &["run", "--auto"], "azureal_");
+}
+
+/// Calls a tool of the server for a project, and returns its answer.
+#[track_caller]
+fn answer(world: &World, tool: &str, arguments: &Value) -> String {
+    let params = json!({"name": tool, "arguments": arguments});
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    let mut command = world.command(&["mcp"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut server = command.spawn().unwrap();
+    writeln!(server.stdin.take().unwrap(), "{message}").unwrap();
+    let result = &finish(server).json()["result"];
+    assert_eq!(result["isError"], false, "{result}");
+    result["content"][0]["text"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn what_cannot_be_read_is_said() {
+    let world = World::new();
+    let fixtures = "../agents/tests/fixtures/claude/current/multi-tool/stdout.jsonl";
+    let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join(fixtures);
+    world.program("claude", &format!("cat > /dev/null\ncat '{}'", recording.display()));
+    let ran = world.ran(world.with_programs(&["run", "-a", "claude", "hi"]).output().unwrap());
+    assert_eq!(ran.code, 0, "{ran}");
+    let original = json!({"session": "S1", "from": 1, "to": 100, "original": true});
+    let read = answer(&world, "read_session", &original);
+    assert!(read.contains("logo.png") && !read.contains("cannot be read"), "{read}");
+    let originals = world.snapshot("p/.git/azureal/originals");
+    let [(file, _)] = originals.as_slice() else { panic!("{originals:?}") };
+    fs::write(file, "garbage").unwrap();
+    let read = answer(&world, "read_session", &original);
+    assert!(read.contains("\n[azureal] 1 output cannot be read"), "{read}");
+    let found = answer(&world, "search_sessions", &json!({"query": "logo.png", "original": true}));
+    assert!(found.starts_with("Nothing was found"), "{found}");
+
+    let store = Connection::open(world.store()).unwrap();
+    store.execute("UPDATE events SET data = x'28b52ffd00' WHERE session_id = 1 AND seq = 2", []).unwrap();
+    drop(store);
+    let found = answer(&world, "search_sessions", &json!({"query": "logo.png"}));
+    assert!(found.ends_with("\n1 event cannot be read.\n"), "{found}");
 }
 
 #[test]

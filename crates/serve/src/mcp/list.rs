@@ -6,13 +6,15 @@ use azureal::Error;
 use azureal::core::{ListQuery, NameFilter, PREVIEW_CHARS, SessionRecord, visible_line};
 use azureal::sessions::{called, resolve_to_read};
 
-use super::Server;
 use super::arguments::Arguments;
+use super::{RECORD, Server};
 
 /// The most sessions of one list.
 pub(super) const MOST: usize = 100;
 /// The number of sessions without a limit.
 const USUAL: usize = 20;
+/// The longest part of a line, in characters.
+const LONGEST_PART: usize = 120;
 /// The hint where a session is missing: a model has tools, and no command line.
 pub(super) const SESSIONS: &str = "list_sessions lists them";
 
@@ -39,9 +41,9 @@ impl Server<'_> {
         if records.is_empty() {
             return Ok(none.to_owned());
         }
-        let mut text = String::new();
+        let mut text = format!("{RECORD}\n");
         for record in records.iter().take(limit) {
-            text.push_str(&line(record, self.current == Some(record.id)));
+            text.push_str(&self.listed(record));
             text.push('\n');
         }
         if records.len() > limit {
@@ -49,17 +51,51 @@ impl Server<'_> {
         }
         Ok(text)
     }
+
+    /// Returns the line of a session in the list.
+    fn listed(&self, record: &SessionRecord) -> String {
+        let current = (self.current == Some(record.id)).then(|| "the current session".to_owned());
+        let prompt = record.counts.last_prompt.as_ref();
+        let rest = [
+            Some(format!("{} events", record.counts.events)),
+            prompt.map(|prompt| format!("last prompt: {}", without_cut_word(prompt))),
+        ];
+        self.session_line(record, current, rest.into_iter().flatten())
+    }
+
+    /// Returns a line that names a session, with parts of the caller in it.
+    pub(super) fn session_line(
+        &self,
+        record: &SessionRecord,
+        note: Option<String>,
+        rest: impl IntoIterator<Item = String>,
+    ) -> String {
+        let model = record.counts.model.as_ref();
+        let agent = record.counts.agent.as_ref().map(|agent| match model {
+            Some(model) => format!("{agent} {model}"),
+            None => agent.clone(),
+        });
+        let parts = [Some(called(record)), note, agent, Some(record.last_active.clone())];
+        self.line_of(parts.into_iter().flatten().chain(rest))
+    }
+
+    /// Returns a line of these parts. The values in a store can be of anybody, of any length, and empty.
+    pub(super) fn line_of(&self, parts: impl IntoIterator<Item = String>) -> String {
+        let parts = parts.into_iter().filter(|part| !part.is_empty());
+        // Before it is cut: a part of a secret does not look like one.
+        let masked = |part: String| visible_line(&self.redactor.redact(&part)).into_owned();
+        let parts: Vec<String> = parts.map(|part| shortened(masked(part))).collect();
+        parts.join(" · ")
+    }
 }
 
-/// Returns the line of a session in the list.
-fn line(record: &SessionRecord, is_current: bool) -> String {
-    let current = is_current.then(|| "the current session".to_owned());
-    let prompt = record.counts.last_prompt.as_ref();
-    let rest = [
-        Some(format!("{} events", record.counts.events)),
-        prompt.map(|prompt| format!("last prompt: {}", without_cut_word(prompt))),
-    ];
-    session_line(record, current, rest.into_iter().flatten())
+/// Returns the beginning of a part of a line.
+fn shortened(mut part: String) -> String {
+    if let Some((at, _)) = part.char_indices().nth(LONGEST_PART) {
+        part.truncate(at);
+        part.push('…');
+    }
+    part
 }
 
 /// Returns a preview without its last word, if that may be cut: the beginning of a secret does not look like one.
@@ -69,21 +105,4 @@ fn without_cut_word(preview: &str) -> Cow<'_, str> {
     }
     let whole = preview.rsplit_once(char::is_whitespace).map_or("", |(whole, _)| whole);
     Cow::Owned(format!("{whole} …"))
-}
-
-/// Returns a line that names a session, with parts of the caller in it. The values in a file of a store can be of anybody.
-pub(super) fn session_line(
-    record: &SessionRecord,
-    note: Option<String>,
-    rest: impl IntoIterator<Item = String>,
-) -> String {
-    let model = record.counts.model.as_ref();
-    let agent = record.counts.agent.as_ref().map(|agent| match model {
-        Some(model) => format!("{agent} {model}"),
-        None => agent.clone(),
-    });
-    let parts = [Some(called(record)), note, agent, Some(record.last_active.clone())];
-    let parts: Vec<String> =
-        parts.into_iter().flatten().chain(rest).filter(|part| !part.is_empty()).collect();
-    visible_line(&parts.join(" · ")).into_owned()
 }
