@@ -21,7 +21,7 @@ use crate::output::Output;
 /// `search_sessions`, `read_session` and `list_sessions`. Keys, tokens and passwords in what they return are masked, as in `azureal export`.
 ///
 /// `--install` adds the server to the configuration of an agent, after a question. The agent then has the tools also when azureal does not run it, for
-/// the project that it runs in. With `[recall] enabled = true` in your own azufig.toml, the agents that azureal runs have the tools without that.
+/// the project that it runs in, whatever `--store` says now. With `[recall] enabled = true` in your own azufig.toml, the agents that azureal runs have the tools without that.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -99,23 +99,29 @@ pub(crate) fn install(agent: &str, args: &Args, out: &mut Output) -> Result<(), 
             };
             (what, entry.text())
         }
-        Installation::Manual { file, text, .. } => (format!("Add to {}", shown(file)), text.clone()),
+        Installation::Manual { file, text, .. } => (format!("Add to {} yourself", shown(file)), text.clone()),
         _ => return Err(Failure::new("not_installed", "this build cannot install it")),
     };
     let indented: Vec<String> = change.trim_end().lines().map(|line| format!("  {line}")).collect();
     let shown_change = format!("{what}:\n\n{}", indented.join("\n"));
+    let by_hand = match &plan {
+        Installation::Manual { why, .. } => Some(*why),
+        _ => None,
+    };
     if args.show {
         return if out.is_json() {
-            out.json(&json!({"agent": agent, "installed": false, "what": what, "change": change}))
+            out.json(&json!({
+                "agent": agent, "installed": false, "what": what, "change": change, "why_by_hand": by_hand,
+            }))
         } else {
             out.line(&shown_change)
         };
     }
-    if let Installation::Manual { why, .. } = &plan {
-        if !out.is_json() {
-            out.line(&shown_change)?;
-            out.flush()?;
-        }
+    if !out.is_json() && (args.yes || by_hand.is_some()) {
+        out.line(&shown_change)?;
+        out.flush()?;
+    }
+    if let Some(why) = by_hand {
         return Err(Failure::new("not_installed", format!("azureal does not change that file: {why}"))
             .with_hint("add the entry yourself; `--show --json` prints it for programs"));
     }

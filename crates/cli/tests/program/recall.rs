@@ -68,10 +68,19 @@ impl Project {
     }
 }
 
+/// Returns the name of a recall tool in the requests of an agent.
+fn tool_name(agent: &str, tool: &str) -> String {
+    match agent {
+        "gemini" => format!("mcp_azureal_{tool}"),
+        "opencode" => format!("azureal_{tool}"),
+        _ => format!("mcp__azureal__{tool}"),
+    }
+}
+
 /// Returns the call of a recall tool as the model of an agent makes it.
 fn call(agent: &str, id: &str, tool: &str, input: &Value) -> Answer {
-    if agent == "claude" {
-        return Answer::new().tool(&format!("mcp__azureal__{tool}"), input.clone());
+    if agent != "codex" {
+        return Answer::new().tool(&tool_name(agent, tool), input.clone());
     }
     Answer::new().raw(json!({
         "type": "function_call", "id": format!("fc_{id}"), "call_id": id, "status": "completed",
@@ -165,19 +174,16 @@ fn an_agent_that_outlives_azureal_reads_that_there_is_no_recall<S: Server>() {
     assert!(project.sockets().is_empty(), "{:?}", project.sockets());
 }
 
-/// Installs the server for an agent as a person does, and runs the agent without azureal. `prefix` is what the agent calls the tools by.
+/// Installs the server for an agent as a person does, and runs the agent without azureal. The question has `change`.
 #[track_caller]
-fn recall_on_its_own(agent: &'static str, arguments: &[&str], prefix: &'static str) {
+fn recall_on_its_own(agent: &'static str, change: &str, arguments: &[&str]) {
     if Agents::find(&[agent]).is_none() {
         return;
     }
-    let server = ModelServer::answering(move |request| {
-        let tool = |name: &str, input: Value| Answer::new().tool(&format!("{prefix}{name}"), input);
-        match request.tool_results().len() {
-            0 => tool("search_sessions", json!({"query": "relay listens", "original": true})),
-            1 => tool("read_session", json!({"session": "S1", "original": true})),
-            _ => Answer::from("It listens at 48151."),
-        }
+    let server = ModelServer::answering(move |request| match request.tool_results().len() {
+        0 => call(agent, "a", "search_sessions", &json!({"query": "relay listens", "original": true})),
+        1 => call(agent, "b", "read_session", &json!({"session": "S1", "original": true})),
+        _ => Answer::from("It listens at 48151."),
     });
     let Some(project) = Project::new(&server, None) else { return };
     let before = server.request_count();
@@ -185,10 +191,12 @@ fn recall_on_its_own(agent: &'static str, arguments: &[&str], prefix: &'static s
     let mut install = PtyProgram::start(&project.command(&["mcp", "--install", agent]), 120, 40);
     install.wait_for("Do it? [y/N]");
     let question = install.screen();
-    assert!(question.contains("Add to") && question.contains("\"azureal\""), "{question}");
+    assert!(question.contains(change), "{question}");
     install.send("y\r");
     install.wait_for("from its next start");
     assert_eq!(install.wait_for_exit(), Some(0));
+    let again = project.run(&["mcp", "--install", agent]).stdout;
+    assert!(again.contains("has the server already"), "{again}");
 
     let mut command = project.real.home.command(agent);
     command.args(arguments).arg("Which port has the relay?");
@@ -198,9 +206,12 @@ fn recall_on_its_own(agent: &'static str, arguments: &[&str], prefix: &'static s
     assert!(ran.stdout.contains("It listens at 48151."), "{ran}");
 
     let requests = &server.requests()[before..];
-    let offered = requests[0].tools();
-    for tool in ["search_sessions", "read_session", "list_sessions"] {
-        assert!(offered.contains(&format!("{prefix}{tool}").as_str()), "{agent}: {offered:?}");
+    // Codex has its tools searched for.
+    if agent != "codex" {
+        let offered = requests[0].tools();
+        for tool in ["search_sessions", "read_session", "list_sessions"] {
+            assert!(offered.contains(&tool_name(agent, tool).as_str()), "{agent}: {offered:?}");
+        }
     }
     let results = requests.iter().map(|request| request.tool_results()).max_by_key(Vec::len).unwrap();
     let [found, read] = results.as_slice() else { panic!("{agent}: {results:?}") };
@@ -210,18 +221,44 @@ fn recall_on_its_own(agent: &'static str, arguments: &[&str], prefix: &'static s
 }
 
 #[test]
+fn claude_on_its_own_reads_in_an_original_after_the_installation() {
+    let arguments = ["--allowedTools", "mcp__azureal", "-p"];
+    recall_on_its_own("claude", "claude mcp add-json --scope user azureal", &arguments);
+}
+
+#[test]
+fn codex_on_its_own_reads_in_an_original_after_the_installation() {
+    recall_on_its_own("codex", "codex mcp add azureal --", &["exec", "--skip-git-repo-check"]);
+}
+
+#[test]
 fn gemini_on_its_own_reads_in_an_original_after_the_installation() {
-    recall_on_its_own("gemini", &["-y", "--skip-trust", "-p"], "mcp_azureal_");
+    recall_on_its_own("gemini", "Add to", &["-y", "--skip-trust", "-p"]);
 }
 
 #[test]
 fn qwen_on_its_own_reads_in_an_original_after_the_installation() {
-    recall_on_its_own("qwen", &["-y", "--auth-type", "openai", "-p"], "mcp__azureal__");
+    recall_on_its_own("qwen", "Add to", &["-y", "--auth-type", "openai", "-p"]);
 }
 
 #[test]
 fn opencode_on_its_own_reads_in_an_original_after_the_installation() {
-    recall_on_its_own("opencode", &["run", "--auto"], "azureal_");
+    recall_on_its_own("opencode", "Add to", &["run", "--auto"]);
+}
+
+#[test]
+fn an_installation_without_a_question_shows_the_change_and_one_by_hand_the_reason() {
+    let world = World::new();
+    let install = |arguments: &[&str]| {
+        let mut command = world.command(&[&["mcp", "--install"], arguments].concat());
+        world.ran(command.env("HOME", world.path("home")).output().unwrap())
+    };
+    let shown = install(&["gemini", "--yes"]).quiet();
+    assert!(shown.starts_with("Add to ") && shown.contains("\"azureal\": {"), "{shown}");
+    let shown = install(&["goose", "--show"]).quiet();
+    assert!(shown.starts_with("Add to ") && shown.contains("/goose/config.yaml yourself:"), "{shown}");
+    let ran = install(&["goose", "--show", "--json"]).json();
+    assert!(ran["why_by_hand"].as_str().unwrap().contains("YAML"), "{ran}");
 }
 
 /// Calls a tool of the server for a project, and returns its answer.

@@ -3,7 +3,7 @@
 //! An agent that has a command for it is asked to write its own configuration. For the others, whose configuration is one JSON file, the entry is added to the text
 //! of the file, of which every other byte stays. A file with comments is no JSON: then the entry is shown, for the user to add.
 //!
-//! An entry of another kind, or of another place of the program, is replaced. What a user has added to ours stays: such an entry is installed.
+//! An entry of another kind is replaced, and in one of another place of the program, what differs. What a user has added to ours stays: such an entry is installed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -71,6 +71,9 @@ pub struct Entry {
     text: String,
 }
 
+/// What a user can do about a file that is not used as it is.
+const REPAIR: &str = "repair it, and run the command again";
+
 impl Entry {
     /// Returns the text that is added, for people.
     pub fn text(&self) -> String {
@@ -78,8 +81,22 @@ impl Entry {
     }
 
     /// Writes the file. It is replaced as a whole, or stays as it is.
+    ///
+    /// It is read again: since the plan, which a user has thought about, the agent may have saved its settings.
+    ///
+    /// # Errors
+    ///
+    /// The file has another entry of this name now, or cannot be read or written.
     pub fn write(self) -> Result<(), Error> {
-        replace(&self.file, &self.text).map_err(|error| Error::file(&self.file, &error))
+        let Self { file, former, table, entry, .. } = self;
+        match plan_entry(file.clone(), table, entry)? {
+            Installation::Entry(now) if now.former == former => {
+                replace(&file, &now.text).map_err(|error| Error::file(&file, &error))
+            }
+            Installation::Installed { .. } => Ok(()),
+            _ => Err(Error::new("conflict", format!("{} has changed meanwhile", shown(&file)))
+                .with_hint("run the command again")),
+        }
     }
 }
 
@@ -102,9 +119,14 @@ pub fn plan(agent: &str, program: &Path, environment: &Environment) -> Result<In
         "claude" => {
             let folder = environment.value("CLAUDE_CONFIG_DIR").map_or_else(|| home.clone(), PathBuf::from);
             let file = folder.join(".claude.json");
-            let text = read_text(&file)?.unwrap_or_default();
-            let found: Value = serde_json::from_str(&text).unwrap_or_default();
-            let found = found.get("mcpServers").and_then(|servers| servers.get(NAME));
+            let all: Value = match read_text(&file)?.filter(|text| !text.trim().is_empty()) {
+                // Claude Code replaces such a file by a new one.
+                Some(text) => serde_json::from_str(&text).map_err(|_| {
+                    Error::new("agent_config", format!("{} is no JSON", shown(&file))).with_hint(REPAIR)
+                })?,
+                None => Value::Null,
+            };
+            let found = all.get("mcpServers").and_then(|servers| servers.get(NAME));
             // Claude Code shows a model only the names of tools, unless they are always loaded.
             let server = json!({"type": "stdio", "command": program, "args": ["mcp"], "alwaysLoad": true});
             if found.is_some_and(|found| is_ours(found, &server)) {
@@ -112,7 +134,7 @@ pub fn plan(agent: &str, program: &Path, environment: &Environment) -> Result<In
             }
             // It refuses to add an entry of the same name.
             let remove = found.is_some().then_some(&["mcp", "remove", "--scope", "user", NAME][..]);
-            let server = server.to_string();
+            let server = kept(found.unwrap_or_default(), server).to_string();
             let add = ["mcp", "add-json", "--scope", "user", NAME, &server];
             Ok(commands("claude", remove.into_iter().chain([&add[..]])))
         }
@@ -125,21 +147,21 @@ pub fn plan(agent: &str, program: &Path, environment: &Environment) -> Result<In
             // It replaces an entry of the same name.
             Ok(commands("codex", [&["mcp", "add", NAME, "--", program, "mcp"][..]]))
         }
-        "gemini" => entry(home.join(".gemini/settings.json"), "mcpServers", stdio),
+        "gemini" => plan_entry(home.join(".gemini/settings.json"), "mcpServers", stdio),
         "qwen" => {
             // As with Claude Code. Here the tools would have to be searched for first.
             let server = json!({"command": program, "args": ["mcp"], "alwaysLoadTools": true});
-            entry(home.join(".qwen/settings.json"), "mcpServers", server)
+            plan_entry(home.join(".qwen/settings.json"), "mcpServers", server)
         }
         "copilot" => {
             let server = json!({"type": "local", "command": program, "args": ["mcp"], "tools": ["*"]});
-            entry(folder("COPILOT_HOME", ".copilot").join("mcp-config.json"), "mcpServers", server)
+            plan_entry(folder("COPILOT_HOME", ".copilot").join("mcp-config.json"), "mcpServers", server)
         }
         "opencode" => {
             let server = json!({"type": "local", "command": [program, "mcp"], "enabled": true});
             let with_comments = config("opencode").join("opencode.jsonc");
             let plain = config("opencode").join("opencode.json");
-            entry(if with_comments.exists() { with_comments } else { plain }, "mcp", server)
+            plan_entry(if with_comments.exists() { with_comments } else { plain }, "mcp", server)
         }
         "goose" => Ok(Installation::Manual {
             file: config("goose").join("config.yaml"),
@@ -176,8 +198,20 @@ fn is_ours(found: &Value, entry: &Value) -> bool {
     entry.as_object().is_some_and(|entry| entry.iter().all(|(key, value)| found.get(key) == Some(value)))
 }
 
+/// Returns the entry of a server, with what a user has added to a former one. One without a command is of another kind, and has nothing for this.
+fn kept(former: &Value, entry: Value) -> Value {
+    match (former, entry) {
+        (Value::Object(former), Value::Object(entry)) if former.contains_key("command") => {
+            let mut kept = former.clone();
+            kept.extend(entry);
+            Value::Object(kept)
+        }
+        (_, entry) => entry,
+    }
+}
+
 /// Plans an entry in a JSON file.
-fn entry(file: PathBuf, table: &'static str, entry: Value) -> Result<Installation, Error> {
+fn plan_entry(file: PathBuf, table: &'static str, entry: Value) -> Result<Installation, Error> {
     let text = read_text(&file)?.filter(|text| !text.trim().is_empty()).unwrap_or_else(|| "{}\n".to_owned());
     let Some(all) = Object::in_text(&text, 0..text.len()) else {
         let text = entry_text(table, &entry);
@@ -188,7 +222,8 @@ fn entry(file: PathBuf, table: &'static str, entry: Value) -> Result<Installatio
         let text = all.with(table, &json!({ NAME: entry }), &unit, 1);
         return Ok(Installation::Entry(Entry { file, former: None, table, entry, text }));
     };
-    let not_a_table = || Error::new("agent_config", format!("`{table}` in {} is no table", shown(&file)));
+    let not_a_table =
+        || Error::new("agent_config", format!("`{table}` in {} is no table", shown(&file))).with_hint(REPAIR);
     let servers = Object::in_text(&text, servers).ok_or_else(not_a_table)?;
     let former = servers.place(NAME).and_then(|place| text.get(place)).map(str::to_owned);
     let found: Value =
@@ -196,6 +231,7 @@ fn entry(file: PathBuf, table: &'static str, entry: Value) -> Result<Installatio
     if is_ours(&found, &entry) {
         return Ok(Installation::Installed { file });
     }
+    let entry = kept(&found, entry);
     let text = servers.with(NAME, &entry, &unit, 2);
     Ok(Installation::Entry(Entry { file, former, table, entry, text }))
 }
@@ -273,16 +309,16 @@ impl<'t> Object<'t> {
 /// Reads a text file of bounded size; `None` if there is none.
 fn read_text(file: &Path) -> Result<Option<String>, Error> {
     let failed = |error: &io::Error| Error::file(file, error);
+    let unusable =
+        |why: &str| Error::new("agent_config", format!("{} is {why}", shown(file))).with_hint(REPAIR);
     // Never waits for the other end of a pipe.
     match fs::metadata(file) {
         Ok(metadata) if metadata.is_file() => {}
-        Ok(_) => return Err(Error::new("agent_config", format!("{} is no file", shown(file)))),
+        Ok(_) => return Err(unusable("no file")),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             return match fs::symlink_metadata(file) {
                 Err(_) => Ok(None),
-                Ok(_) => {
-                    Err(Error::new("agent_config", format!("{} is a link to a missing file", shown(file))))
-                }
+                Ok(_) => Err(unusable("a link to a missing file")),
             };
         }
         Err(error) => return Err(failed(&error)),
@@ -291,7 +327,7 @@ fn read_text(file: &Path) -> Result<Option<String>, Error> {
     let opened = File::open(file).map_err(|error| failed(&error))?;
     opened.take(LARGEST + 1).read_to_string(&mut text).map_err(|error| failed(&error))?;
     if text.len() as u64 > LARGEST {
-        return Err(Error::new("agent_config", format!("{} is larger than {LARGEST} bytes", shown(file))));
+        return Err(unusable(&format!("larger than {LARGEST} bytes")));
     }
     Ok(Some(text))
 }
@@ -306,6 +342,10 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
     let folder = file.parent().ok_or(ErrorKind::InvalidInput)?;
     fs::create_dir_all(folder)?;
     let mode = fs::metadata(&file).map_or(PRIVATE, |metadata| metadata.permissions().mode() & 0o777);
+    // To replace it, the folder would be enough.
+    if mode & 0o200 == 0 {
+        return Err(ErrorKind::PermissionDenied.into());
+    }
     let name = file.file_name().ok_or(ErrorKind::InvalidInput)?.to_string_lossy().into_owned();
     let new = folder.join(format!("{name}.azureal-new"));
     // Of an installation that was killed.
@@ -436,6 +476,47 @@ mod tests {
     }
 
     #[test]
+    fn what_a_user_has_added_to_an_entry_stays_when_the_program_has_moved() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path();
+        let files = [".gemini/settings.json", ".claude.json"].map(|file| home.join(file));
+        fs::create_dir_all(files[0].parent().unwrap()).unwrap();
+        for file in &files {
+            let former = r#"{"env":{"A":"b"},"command":"/old/azureal","args":["old"],"trust":true}"#;
+            fs::write(file, format!("{{\"mcpServers\":{{\"azureal\":{former}}}}}")).unwrap();
+        }
+        let Installation::Entry(entry) = planned("gemini", home) else { panic!() };
+        entry.write().unwrap();
+        let settings: Value = serde_json::from_str(&fs::read_to_string(&files[0]).unwrap()).unwrap();
+        let expected = json!({"env": {"A": "b"}, "command": "/bin/azureal", "args": ["mcp"], "trust": true});
+        assert_eq!(settings["mcpServers"]["azureal"], expected);
+        let Installation::Commands { commands, .. } = planned("claude", home) else { panic!() };
+        let added: Value = serde_json::from_str(commands[1].last().unwrap()).unwrap();
+        assert_eq!((&added["env"]["A"], &added["command"]), (&json!("b"), &json!("/bin/azureal")));
+    }
+
+    #[test]
+    fn what_an_agent_saves_while_the_user_thinks_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path();
+        let file = home.join(".gemini/settings.json");
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, "{\"theme\":\"dark\"}").unwrap();
+        let Installation::Entry(entry) = planned("gemini", home) else { panic!() };
+        fs::write(&file, "{\"theme\":\"dark\",\"security\":{\"auth\":1}}").unwrap();
+        entry.clone().write().unwrap();
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(text.starts_with("{\"theme\":\"dark\",\"security\":{\"auth\":1},"), "{text}");
+        assert!(matches!(planned("gemini", home), Installation::Installed { .. }), "{text}");
+        // Another entry than the one that was shown, and what is no JSON.
+        for text in [r#"{"mcpServers":{"azureal":{"url":"http://x"}}}"#, "{"] {
+            fs::write(&file, text).unwrap();
+            let error = entry.clone().write().unwrap_err();
+            assert_eq!((error.kind(), fs::read_to_string(&file).unwrap().as_str()), ("conflict", text));
+        }
+    }
+
+    #[test]
     fn a_new_file_is_private_and_a_linked_one_stays_linked() {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path();
@@ -474,7 +555,17 @@ mod tests {
         std::os::unix::fs::symlink(home.join("missing"), &file).unwrap();
         let error = plan("gemini", Path::new("/bin/azureal"), &environment(home)).unwrap_err();
         assert!(error.message().ends_with("is a link to a missing file"), "{error:?}");
+        fs::remove_file(&file).unwrap();
+        fs::write(&file, "{}").unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o444)).unwrap();
+        let Installation::Entry(entry) = planned("gemini", home) else { panic!() };
+        assert_eq!(entry.write().unwrap_err().kind(), "permission");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "{}");
         assert!(matches!(planned("goose", home), Installation::Manual { .. }));
+        // Claude Code would replace it by a new one.
+        fs::write(home.join(".claude.json"), "{ mine").unwrap();
+        let error = plan("claude", Path::new("/bin/azureal"), &environment(home)).unwrap_err();
+        assert!(error.message().ends_with(".claude.json is no JSON"), "{error:?}");
         let error = plan("nobody", Path::new("/bin/azureal"), &environment(home)).unwrap_err();
         assert_eq!(error.kind(), "usage");
     }
