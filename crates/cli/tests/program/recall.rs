@@ -320,11 +320,31 @@ fn a_compacted_context_says_that_the_covered_events_can_be_read() {
 }
 
 #[test]
-fn without_the_setting_no_agent_has_the_tools() {
-    let server = ModelServer::scripted(["Hello."]);
-    let Some(real) = Real::new(&server) else { return };
-    let ran = real.run(&["run", "-a", "claude", "--permission", "read", "Hello"]);
-    assert_eq!(ran.code, 0, "{ran}");
-    let tools = server.requests().last().unwrap().tools().join(" ");
-    assert!(!tools.contains("azureal"), "{tools}");
+fn without_the_setting_and_in_an_ephemeral_turn_no_agent_has_the_tools() {
+    let server = ModelServer::scripted::<Answer>([]);
+    let Some(project) = Project::new(&server, None) else { return };
+    let tools = |agent: &str, options: &[&str]| {
+        server.push("Hello.");
+        project.run(&[&["run", "-a", agent, "--permission", "read", "Hello"], options].concat());
+        server.requests().last().unwrap().body["tools"].to_string()
+    };
+    for agent in ["claude", "codex"] {
+        assert!(tools(agent, &[]).contains("azureal"), "{agent}");
+        let offered = tools(agent, &["--ephemeral"]);
+        assert!(!offered.contains("azureal"), "{agent}: {offered}");
+    }
+    fs::remove_file(project.real.home.home().join(".config/azureal/azufig.toml")).unwrap();
+    for agent in ["claude", "codex"] {
+        let offered = tools(agent, &[]);
+        assert!(!offered.contains("azureal"), "{agent}: {offered}");
+    }
+}
+
+#[test]
+fn a_file_of_a_project_cannot_enable_recall() {
+    let world = World::new();
+    world.file("p/.azureal/azufig.toml", "[recall]\nenabled = true\n");
+    assert_eq!(world.run(&["run", "-a", "offline", "hi"]).code, 1);
+    let ran = world.run(&["config"]);
+    assert!(ran.code == 1 && ran.stderr.contains("a project's file cannot have `[recall]`"), "{ran}");
 }
