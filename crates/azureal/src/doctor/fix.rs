@@ -80,6 +80,8 @@ impl Doctor<'_> {
             fixed.backup = Some(repaired.backup);
             fixed.set_aside = repaired.set_aside;
             new_uuids = repaired.new_uuids;
+            // A repaired session keeps its place in the list, where a search does not look for changes.
+            index::remove(&layout.folders).map_err(at)?;
         }
         if let Some(second) = second
             && path.exists()
