@@ -307,7 +307,7 @@ impl<'a> HitLine<'a> {
             tool: hit.tool.as_deref(),
             agent: hit.agent.as_deref(),
             worktree: &hit.session.worktree,
-            last_active: &hit.session.last_active,
+            last_active: hit.session.active_at(),
             snippet: hit.snippet.pieces.iter().map(piece).collect(),
             score: hit.score,
             show: show_command(hit),

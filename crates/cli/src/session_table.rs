@@ -151,7 +151,7 @@ impl SessionTable<'_> {
         }
         columns.extend([
             column(Kind::Agent, "AGENT", false, &|record| self.agent(record, true)),
-            column(Kind::Active, "ACTIVE", true, &|record| self.clock.ago(last_active(record))),
+            column(Kind::Active, "ACTIVE", true, &|record| self.clock.ago(record.active_at())),
             column(Kind::Messages, "MSGS", true, &|record| record.counts.messages.to_string()),
             column(Kind::Cost, "COST", true, &|record| cost(record.cost_usd)),
             column(Kind::Context, "CONTEXT", true, &|record| match Meter::of(record, self.threshold) {
@@ -223,11 +223,6 @@ const RUNNING: &str = "●";
 /// Returns the turn that runs in a session.
 pub(crate) fn turn_of<'a>(record: &SessionRecord, active: &'a [ActiveTurn]) -> Option<&'a ActiveTurn> {
     active.iter().find(|turn| turn.session() == record.id)
-}
-
-/// Returns the time of the last activity; a file of an earlier version has only that of the creation.
-fn last_active(record: &SessionRecord) -> &str {
-    if record.last_active.is_empty() { &record.created_at } else { &record.last_active }
 }
 
 /// Returns the last prompt; a file of an earlier version has only the first.

@@ -233,6 +233,11 @@ impl SessionRecord {
         self.name != self.id.to_string()
     }
 
+    /// Returns the time of the last activity; that of the creation if no other is recorded, as in a file of an earlier version.
+    pub fn active_at(&self) -> &str {
+        if self.last_active.is_empty() { &self.created_at } else { &self.last_active }
+    }
+
     /// Returns the size of the events since the last compaction in the context, in characters, a system message among them
     /// included.
     pub fn chars_since_compaction(&self) -> u64 {

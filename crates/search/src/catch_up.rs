@@ -208,7 +208,7 @@ impl Work<'_> {
             _ => None,
         };
         let mut after = state.clone().unwrap_or_default();
-        after.active = seconds_of(&record.last_active);
+        after.active = seconds_of(record.active_at());
         after.worktree.clone_from(&record.worktree);
         after.changes = changes(&record);
         after.stamp = 0;

@@ -55,7 +55,7 @@ impl Filters {
         self.sessions.as_ref().is_none_or(|sessions| sessions.contains(&record.id))
             && self.without != Some(record.id)
             && self.worktree.as_ref().is_none_or(|worktree| worktree.matches(&record.worktree))
-            && self.since.is_none_or(|since| seconds_of(&record.last_active) >= since)
+            && self.since.is_none_or(|since| seconds_of(record.active_at()) >= since)
     }
 
     fn takes_text(&self, searched: &SearchedText) -> bool {
@@ -498,7 +498,7 @@ impl Found {
 
     /// Puts the best hits first, and keeps so many.
     fn truncate(&mut self, limit: Option<usize>) {
-        let key = |hit: &Hit| (hit.score, seconds_of(&hit.session.last_active), hit.session.id, hit.seq);
+        let key = |hit: &Hit| (hit.score, seconds_of(hit.session.active_at()), hit.session.id, hit.seq);
         self.hits.sort_by(|one, other| best_first(key(one), key(other)));
         self.hits.truncate(limit.unwrap_or(usize::MAX));
     }

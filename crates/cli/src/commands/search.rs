@@ -175,7 +175,7 @@ fn hit_text(hit: &Hit, clock: &Clock, paint: Paint, width: Option<usize>) -> Str
     let tool = hit.tool.as_deref().map(|tool| format!("{} {}", hit.role.as_str(), visible_line(tool)));
     let author = tool.unwrap_or_else(|| hit.role.as_str().to_owned());
     let agent = hit.agent.as_deref().map(|agent| visible_line(agent).into_owned());
-    let ago = Some(clock.ago(&hit.session.last_active)).filter(|ago| !ago.is_empty());
+    let ago = Some(clock.ago(hit.session.active_at())).filter(|ago| !ago.is_empty());
     let parts = [Some(author), agent, Some(format!("event {}", hit.seq)), ago];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     let heading = paint.heading(&called(&hit.session));

@@ -453,7 +453,7 @@ fn header(record: &SessionRecord, out: &Output) -> String {
     if !record.created_at.is_empty() {
         parts.push(format!("created {}", clock.local(&record.created_at)));
     }
-    let active = clock.ago(&record.last_active);
+    let active = clock.ago(record.active_at());
     if !active.is_empty() {
         parts.push(format!("active {active}"));
     }

@@ -93,6 +93,22 @@ fn words_phrases_prefixes_and_filters_find_events() {
 }
 
 #[test]
+fn a_session_without_a_time_of_its_last_activity_has_that_of_its_creation() {
+    let world = world();
+    let store = Connection::open(world.store()).unwrap();
+    store.execute_batch("UPDATE sessions SET last_active = NULL").unwrap();
+    drop(store);
+    for option in [&[][..], &["-F"]] {
+        let bucket = [&["token", "--role", "user", "--since", "1h", "-s", "bucket"], option].concat();
+        assert_eq!(found(&world, &bucket), ["S2 1"]);
+        let ran = search(&world, &bucket);
+        assert!(ran.stdout.starts_with("S2 bucket  user · codex · event 1 · just now\n"), "{ran}");
+        let hit = &search(&world, &[&bucket[..], &["--json"]].concat()).json()["hits"][0];
+        assert_eq!(hit["last_active"], "[time]");
+    }
+}
+
+#[test]
 fn a_hit_is_shown_with_marks_and_leads_to_its_event() {
     let world = world();
     let ran = search(&world, &["find_for_update"]);

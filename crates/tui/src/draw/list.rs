@@ -89,7 +89,7 @@ fn activity(state: &State, line: &SessionLine) -> String {
     let since = since.or_else(|| parse_ms(&line.active.as_ref()?.since));
     match since {
         Some(since) => running(state.now_ms.saturating_sub(since)),
-        None => parse_ms(&line.record.last_active).map(|time| ago(time, state.now_ms)).unwrap_or_default(),
+        None => parse_ms(line.record.active_at()).map(|time| ago(time, state.now_ms)).unwrap_or_default(),
     }
 }
 

@@ -209,7 +209,7 @@ fn session_line(state: &State, line: &azureal::desk::SessionLine) -> String {
     if let Some(active) = &line.active {
         parts.push(format!("{} is running", active.agent));
     }
-    if let Some(then) = clock::parse_ms(&record.last_active) {
+    if let Some(then) = clock::parse_ms(record.active_at()) {
         parts.push(match clock::ago(then, state.now_ms).as_str() {
             "now" => "just now".to_owned(),
             ago => format!("{ago} ago"),
