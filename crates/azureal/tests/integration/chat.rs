@@ -56,7 +56,7 @@ impl Chat {
             .current_dir(path("project"))
             .env_clear()
             .env("PATH", format!("{}:/usr/bin:/bin", path("bin").display()))
-            .env("HOME", path("home"))
+            .env("HOME", path("user"))
             .env("FOLDER", folder.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -101,7 +101,7 @@ impl Chat {
 
     /// Opens the same project.
     fn workspace(&self) -> Workspace {
-        let home = ("HOME".into(), self.path("home").into());
+        let home = ("HOME".into(), self.path("user").into());
         Workspace::open(&self.path("project"), &Environment::new([home]), &Options::default()).unwrap()
     }
 }
@@ -195,7 +195,7 @@ fn two_turns_run_at_once_one_is_cancelled_and_the_other_followed_to_its_end() {
 
 #[test]
 fn a_front_end_without_a_recall_service_is_not_started_as_the_server_of_an_agent() {
-    let recall = ("../home/.config/azureal/azufig.toml", "[recall]\nenabled = true\n");
+    let recall = ("../user/.config/azureal/azufig.toml", "[recall]\nenabled = true\n");
     let mut chat = Chat::start(&[recall], Some(WAITING_CLAUDE));
     fs::write(chat.path("release"), "").unwrap();
     chat.types("/new");
