@@ -278,6 +278,52 @@ fn sessions_are_stored_in_the_order_of_their_times_whether_they_have_names_or_no
 }
 
 #[test]
+fn a_fork_that_an_import_makes_counts_its_own_turns() {
+    let world = World::new();
+    let here = project(&world);
+    transcript(&world, &here, FIRST, &["Hello"]);
+    let file = transcript(&world, &here, SECOND, &["One", "Two"]);
+    run(&world, &["import", "--from", "claude"]).quiet();
+    // Continued here and there, and the user went back there.
+    assert_eq!(run(&world, &["run", "-s", "S1", "-a", "offline", "here"]).code, 0);
+    transcript(&world, &here, FIRST, &["Hello", "there"]);
+    let mut lines = claude(&here, SECOND, &["One", "Two"]);
+    let another = |place: usize, kind: &str, message: Value| {
+        let mut line = claude_line(&here, SECOND, place, kind, &message);
+        line["uuid"] = json!(format!("b-{place}"));
+        line["parentUuid"] =
+            json!(if place == 4 { format!("{SECOND}-1") } else { format!("b-{}", place - 1) });
+        line.to_string()
+    };
+    lines.push(another(4, "user", json!({"role": "user", "content": "Another"})));
+    let answer = json!({
+        "id": "m9", "role": "assistant", "model": "opus", "stop_reason": "end_turn",
+        "content": [{"type": "text", "text": "Done"}], "usage": {"input_tokens": 10, "output_tokens": 1},
+    });
+    lines.push(another(5, "assistant", answer));
+    fs::write(&file, lines.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    fs::File::options()
+        .append(true)
+        .open(&file)
+        .unwrap()
+        .set_modified(SystemTime::now() - Duration::from_secs(1800))
+        .unwrap();
+    assert_eq!(run(&world, &["import", "--from", "claude"]).stdout.matches("fork of").count(), 2);
+    let found =
+        run(&world, &["stats", "--json", "--by", "agent,session", "--since", "2026-11-15T00:00:00Z"]).json();
+    let turns = |by: &str| -> Vec<(Value, Value)> {
+        let groups = found["by"][by].as_array().unwrap().iter();
+        groups.map(|group| (group["key"].clone(), group["turns"].clone())).collect()
+    };
+    assert_eq!(turns("agent"), [(json!("claude"), json!(5)), (json!("offline"), json!(1))], "{found}");
+    let sessions = turns("session");
+    for fork in ["S3", "S4"] {
+        assert!(sessions.contains(&(json!(fork), json!(1))), "{found}");
+    }
+    assert_eq!(found["total"]["input_tokens"], json!(50));
+}
+
+#[test]
 fn the_format_of_a_file_can_be_named() {
     let world = World::new();
     // The beginning shows no format.

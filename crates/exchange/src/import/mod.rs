@@ -10,6 +10,7 @@ mod axio_database;
 mod blocks;
 mod cllm;
 mod continued;
+mod counted;
 mod database_copy;
 mod error;
 mod event_texts;

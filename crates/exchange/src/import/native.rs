@@ -37,9 +37,10 @@ use azureal_core::{
 use jiff::Timestamp;
 
 use super::ImportError;
+use super::counted::Counted;
 use super::import_session::{free_name, unless_changed};
 use crate::identity::{derived_uuid, is_derived};
-use ledger::{Counted, Ledger, ledger_mark};
+use ledger::{Ledger, ledger_mark};
 use reader::{Piece, Reader, Skipped};
 
 pub use ledger::{finish_native_run, forget_native, has_finished_native_run, native_mark, was_deleted};
@@ -240,7 +241,8 @@ impl NativeImport<'_> {
             return Ok(Some(NativeStep::Alone));
         }
         let mark = ledger_mark(agent, id, earlier.len());
-        let mut origin = None;
+        // The latest one is the first.
+        let mut origins = Vec::new();
         for (mark, found) in earlier.into_iter().rev() {
             let Some(found) = found else { continue };
             let is_cleared = found.is_cleared();
@@ -255,7 +257,7 @@ impl NativeImport<'_> {
                         return done(Some(NativeImported::of(NativeOutcome::Unchanged { id }, ledger.size)));
                     }
                     Skipped::Ended | Skipped::Other => {
-                        origin.get_or_insert(id);
+                        origins.push(id);
                         continue;
                     }
                 }
@@ -264,11 +266,15 @@ impl NativeImport<'_> {
             };
             return done(Task { import: self, candidate, mark, reader }.append(target).await?);
         }
+        let origin = origins.first().copied();
         let forked_from = match origin {
             Some(origin) => self.store.get(origin).await?.uuid,
             None => None,
         };
-        let reader = Reader::new(candidate, self.now)?;
+        let mut reader = Reader::new(candidate, self.now)?;
+        for origin in origins {
+            reader.counted.push(self.landmarks(origin, Seq::END).await?);
+        }
         let new = self.new_session(candidate, worktree, reader.title(), forked_from).await?;
         Task { import: self, candidate, mark, reader }.create(new, origin).await
     }
@@ -357,18 +363,24 @@ impl NativeImport<'_> {
         id: SessionId,
         last: Seq,
     ) -> Result<bool, ImportError> {
-        let (mut stored, mut given) = (Vec::new(), Vec::new());
-        each_page(self.store, id, EventRange::All, |page| {
-            let events = page.iter().filter(|event| event.seq <= last).filter_map(|event| event.event().ok());
-            events.for_each(|event| add_landmark(&mut stored, &event));
-            Ok::<(), StoreError>(())
-        })
-        .await?;
+        let (stored, mut given) = (self.landmarks(id, last).await?, Vec::new());
         let mut reader = Reader::new(candidate, self.now)?;
         while let Some(turn) = reader.take()? {
             turn.events.iter().filter(|_| !turn.is_ours).for_each(|event| add_landmark(&mut given, event));
         }
         Ok(stored.starts_with(&given))
+    }
+
+    /// Returns the landmarks of a session up to an event.
+    async fn landmarks(&self, id: SessionId, last: Seq) -> Result<Vec<u64>, StoreError> {
+        let mut landmarks = Vec::new();
+        each_page(self.store, id, EventRange::All, |page| {
+            let events = page.iter().filter(|event| event.seq <= last).filter_map(|event| event.event().ok());
+            events.for_each(|event| add_landmark(&mut landmarks, &event));
+            Ok::<(), StoreError>(())
+        })
+        .await?;
+        Ok(landmarks)
     }
 
     async fn new_session(
@@ -457,7 +469,7 @@ impl Task<'_> {
     /// Creates a session of all turns. `from` is an earlier one that they do not continue.
     async fn create(
         mut self,
-        new: NewSession,
+        mut new: NewSession,
         from: Option<SessionId>,
     ) -> Result<Option<NativeStep>, ImportError> {
         let store = self.import.store;
@@ -475,6 +487,9 @@ impl Task<'_> {
                 events += piece.events.len() as u64;
             }
             return Ok(Some(NativeStep::Done(self.reader.finished(outcome(None, turns, events), None, 0))));
+        }
+        if from.is_some() {
+            new.created_at = piece.begun.map(stored_time).or(new.created_at);
         }
         let size = piece.size;
         let (turn, summaries) = self.turn(piece, Seq::START)?;
@@ -517,7 +532,8 @@ impl Task<'_> {
                     true => Some(free_name(self.import.store, &record.name).await?),
                     false => None,
                 };
-                let new = NewSession { name, worktree: record.worktree, ..NewSession::default() };
+                let created_at = piece.begun.map(stored_time);
+                let new = NewSession { name, worktree: record.worktree, created_at, ..NewSession::default() };
                 let Some(fork) = unless_changed(self.import.store.fork(from, begun, new).await)? else {
                     return Ok(None);
                 };

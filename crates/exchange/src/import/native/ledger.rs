@@ -3,9 +3,11 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use azureal_agents::native::{NativeSession, NativeTurn};
-use azureal_core::event::{Complete, Usage};
-use azureal_core::{Event, LASTING_MARKS, NewMark, NewTurn, SessionId, SessionStore, StoreError, Tokens};
+use azureal_core::event::Complete;
+use azureal_core::{Event, LASTING_MARKS, NewMark, NewTurn, SessionId, SessionStore, StoreError};
 use serde::{Deserialize, Serialize};
+
+use crate::import::counted::Counted;
 
 /// Returns the name of the mark in the store that is the ledger of a native session.
 pub fn native_mark(agent: &str, id: &str) -> String {
@@ -97,7 +99,6 @@ pub(super) struct LastTurn {
     pub(super) id: String,
     /// The number of its events without its end.
     pub(super) events: usize,
-    pub(super) duration_ms: u64,
     #[serde(flatten)]
     pub(super) counted: Counted,
 }
@@ -116,72 +117,15 @@ impl LastTurn {
         Self {
             id: turn.id.clone(),
             events: turn.events.len().saturating_sub(end),
-            duration_ms: complete.map_or(0, |complete| complete.duration_ms),
             counted: complete.map(Counted::of).unwrap_or_default(),
         }
     }
 
     /// Leaves in the end of the turn what came since: the end that was imported before has the rest.
     pub(super) fn leave_new(&self, complete: &mut Complete) {
-        complete.duration_ms = complete.duration_ms.saturating_sub(self.duration_ms);
         let rest = Counted::of(complete).minus(self.counted);
-        complete.cost_usd = rest.cost_usd;
-        let context_tokens = complete.usage.and_then(|usage| usage.context_tokens);
-        complete.usage = complete.usage.map(|_| Usage { context_tokens, ..rest.usage() });
-    }
-}
-
-/// Tokens and their cost.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub(super) struct Counted {
-    /// Input, output, read from and written to the cache.
-    tokens: [u64; 4],
-    cost_usd: f64,
-}
-
-impl Counted {
-    pub(super) fn of(complete: &Complete) -> Self {
-        Self::new(complete.usage.unwrap_or_default(), complete.cost_usd)
-    }
-
-    pub(super) fn new(usage: Usage, cost_usd: f64) -> Self {
-        let Tokens { input, output, cache_read, cache_write } = usage.into();
-        Self { tokens: [input, output, cache_read, cache_write], cost_usd }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
-    pub(super) fn plus(self, other: Self) -> Self {
-        self.with(other, u64::saturating_add, self.cost_usd + other.cost_usd)
-    }
-
-    pub(super) fn minus(self, other: Self) -> Self {
-        self.with(other, u64::saturating_sub, (self.cost_usd - other.cost_usd).max(0.0))
-    }
-
-    fn with(self, other: Self, of: fn(u64, u64) -> u64, cost_usd: f64) -> Self {
-        let mut tokens = self.tokens;
-        tokens.iter_mut().zip(other.tokens).for_each(|(own, other)| *own = of(*own, other));
-        Self { tokens, cost_usd }
-    }
-
-    pub(super) fn tokens(self) -> Tokens {
-        let [input, output, cache_read, cache_write] = self.tokens;
-        Tokens { input, output, cache_read, cache_write }
-    }
-
-    fn usage(self) -> Usage {
-        let [input_tokens, output_tokens, cache_read_tokens, cache_write_tokens] = self.tokens;
-        Usage { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, context_tokens: None }
-    }
-
-    /// Puts the tokens and the cost into the end of a turn.
-    pub(super) fn put(self, complete: &mut Complete) {
-        complete.usage = Some(self.usage()).filter(|usage| *usage != Usage::default());
-        complete.cost_usd = self.cost_usd;
+        complete.duration_ms = rest.duration_ms();
+        rest.put(complete);
     }
 }
 

@@ -4,12 +4,14 @@ use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
 
 use azureal_agents::native::{NativeError, NativeProblem, NativeSession, NativeTurn, NativeTurns};
+use azureal_core::event::Complete;
 use azureal_core::{Event, NewEvent, PREVIEW_CHARS, Seq, Tokens, prompt_text};
 use jiff::Timestamp;
 
-use super::ledger::{Counted, LastTurn, Ledger, milliseconds};
+use super::super::counted::Counted;
+use super::ledger::{LastTurn, Ledger, milliseconds};
 use super::outcome::{LeftOut, NativeImported, NativeOutcome};
-use super::{ImportError, NativeCandidate, stored_time};
+use super::{ImportError, NativeCandidate, add_landmark, stored_time};
 
 /// The number of events and of bytes that end a piece, which is stored in one transaction.
 const PIECE_EVENTS: usize = 4096;
@@ -36,10 +38,17 @@ pub(super) struct Piece {
     pub(super) size: usize,
     pub(super) turns: u64,
     pub(super) tokens: Tokens,
+    /// The time of the first turn that no other session counts.
+    pub(super) begun: Option<Timestamp>,
     /// The time of the last turn.
     pub(super) happened_at: Option<Timestamp>,
     /// Summaries, each with the number of events of the piece that it covers.
     pub(super) summaries: Vec<(usize, String)>,
+}
+
+/// Removes from the end of a turn what another session counts.
+fn leave_uncounted(complete: &mut Complete) {
+    (complete.usage, complete.cost_usd, complete.duration_ms) = (None, 0.0, 0);
 }
 
 /// Reads the turns of a session in pieces.
@@ -50,6 +59,8 @@ pub(super) struct Reader {
     may_run: bool,
     /// When the session began: a turn before that is one of its origin. `None` if all that follow are its own.
     begun: Option<Timestamp>,
+    /// The landmarks of the sessions of the store that have the same beginning, as far as it was read. They count its turns.
+    pub(super) counted: Vec<Vec<u64>>,
     /// The number of turns that were taken, and the last one of them.
     read: u64,
     last: LastTurn,
@@ -75,6 +86,7 @@ impl Reader {
             // A source whose time is in the future was changed just now.
             may_run: changed.is_some() && age.is_none_or(|age| age < MAY_RUN),
             begun: candidate.head.started,
+            counted: Vec::new(),
             read: 0,
             last: LastTurn::default(),
             before: None,
@@ -108,7 +120,7 @@ impl Reader {
                 complete.started_at = Some(stored_time(started));
                 // A fork begins with turns of its origin, which counts them.
                 if self.begun.is_some_and(|begun| started < begun) {
-                    (complete.usage, complete.cost_usd, complete.duration_ms) = (None, 0.0, 0);
+                    leave_uncounted(complete);
                 }
             }
             if !turn.events.is_empty() {
@@ -127,14 +139,34 @@ impl Reader {
             return Ok(None);
         }
         let Some(mut turn) = self.ahead.pop_front() else { return Ok(None) };
+        if self.is_counted(&turn)
+            && let Some(Event::Complete(complete)) = turn.events.last_mut()
+        {
+            leave_uncounted(complete);
+        }
         // A count of the whole session cannot be told apart from that of the turns that azureal ran.
         let total = self.turns.total().filter(|_| is_last && self.ours == 0 && !turn.is_ours);
         if let (Some(total), Some(Event::Complete(complete))) = (total, turn.events.last_mut()) {
-            Counted::new(total.usage, total.cost_usd).minus(self.earlier).put(complete);
+            Counted::new(total.usage.into(), total.cost_usd, 0).minus(self.earlier).put(complete);
         }
         self.read += 1;
         self.last = LastTurn::of(&turn);
         Ok(Some(turn))
+    }
+
+    /// Returns whether another session of the store has the next turn too, after the same turns.
+    fn is_counted(&mut self, turn: &NativeTurn) -> bool {
+        if self.counted.is_empty() || turn.is_ours {
+            return false;
+        }
+        let mut landmarks = Vec::new();
+        turn.events.iter().for_each(|event| add_landmark(&mut landmarks, event));
+        self.counted.retain_mut(|counted| {
+            let is_same = counted.starts_with(&landmarks);
+            counted.drain(..if is_same { landmarks.len() } else { 0 });
+            is_same
+        });
+        !self.counted.is_empty()
     }
 
     /// Skips the turns of the ledger. Events that the last of them got since stay.
@@ -185,6 +217,9 @@ impl Reader {
             let before = self.before.take().unwrap_or_default();
             if let Some(Event::Complete(complete)) = turn.events.last_mut() {
                 before.leave_new(complete);
+            }
+            if self.counted.is_empty() {
+                piece.begun = piece.begun.or(turn.started);
             }
             piece.turns += 1;
             piece.tokens = piece.tokens + self.last.counted.minus(before.counted).tokens();

@@ -40,11 +40,18 @@ impl World {
         for (place, line) in lines.iter().enumerate() {
             let words: Vec<&str> = line.split(' ').collect();
             let (kind, id) = (words[0], words[1]);
+            // A result has the number of its call.
+            let uuid = |line: &str| match line.split(' ').collect::<Vec<_>>()[..] {
+                ["result", id, ..] => format!("r{id}"),
+                [_, id, ..] => id.to_owned(),
+                _ => panic!("{line}"),
+            };
             let parent = match words.get(2) {
                 Some(parent) => format!("{parent:?}"),
                 None if place == 0 => "null".to_owned(),
-                None => format!("{:?}", lines[place - 1].split(' ').nth(1).unwrap()),
+                None => format!("{:?}", uuid(lines[place - 1])),
             };
+            let uuid = uuid(line);
             let (kind, message) = match kind {
                 "prompt" => ("user", format!(r#"{{"role":"user","content":"Prompt {id}"}}"#)),
                 "ours" => {
@@ -71,7 +78,7 @@ impl World {
                 ),
             };
             text.push_str(&format!(
-                r#"{{"type":"{kind}","uuid":"{id}","parentUuid":{parent},"sessionId":"{ID}","timestamp":"2026-11-15T07:05:{place:02}Z","cwd":"/p","message":{message}}}"#
+                r#"{{"type":"{kind}","uuid":"{uuid}","parentUuid":{parent},"sessionId":"{ID}","timestamp":"2026-11-15T07:05:{place:02}Z","cwd":"/p","message":{message}}}"#
             ));
             text.push('\n');
         }
@@ -121,6 +128,10 @@ impl World {
             _ => None,
         };
         events.into_iter().filter_map(|stored| text(stored.event().unwrap())).collect()
+    }
+
+    fn created_at(&self, number: u32) -> String {
+        block_on(self.store.get(session(number))).unwrap().created_at
     }
 
     fn tokens(&self, number: u32) -> u64 {
@@ -187,6 +198,7 @@ fn new_turns_of_a_session_that_was_continued_here_go_into_a_fork() {
     assert_eq!(world.import(), NativeOutcome::Unchanged { id: session(2) });
     assert_eq!(world.texts(1).last().unwrap(), "Here");
     assert_eq!(world.texts(2), ["Prompt 1", "Answer 2", "Done", "Prompt 3", "Answer 4", "Done"]);
+    assert_eq!((world.tokens(2), world.created_at(2).as_str()), (10, "2026-11-15T07:05:02Z"), "its own turn");
 }
 
 #[test]
@@ -233,6 +245,27 @@ fn a_session_whose_user_went_back_is_another_one() {
     let (first, second) =
         (block_on(world.store.get(session(1))).unwrap(), block_on(world.store.get(session(2))).unwrap());
     assert_eq!(second.forked_from, first.uuid);
+}
+
+#[test]
+fn a_turn_that_several_branches_have_is_counted_once() {
+    let world = World::new();
+    let first = ["prompt 1", "answer 2", "prompt 3", "answer 4", "prompt 9", "answer 10"];
+    world.write(&first);
+    world.import();
+    let second = [&first[..], &["prompt 5 2", "answer 6"]].concat();
+    world.write(&second);
+    assert!(matches!(world.import(), NativeOutcome::Forked { turns: 2, .. }));
+    // Back to the first branch: another of its turns is known.
+    world.write(&[&second[..], &["prompt 7 4", "answer 8", "prompt 11", "answer 12"]].concat());
+    let forked = NativeOutcome::Forked { id: Some(session(3)), from: session(2), turns: 4, events: 16 };
+    assert_eq!(world.import(), forked);
+    assert_eq!([1, 2, 3].map(|number| world.tokens(number)), [30, 10, 20], "of six prompts");
+    assert_eq!(
+        [2, 3].map(|number| world.created_at(number)),
+        ["2026-11-15T07:05:06Z", "2026-11-15T07:05:08Z"]
+    );
+    assert_eq!(world.import(), NativeOutcome::Unchanged { id: session(3) });
 }
 
 #[test]
