@@ -7,7 +7,7 @@ use azureal_core::{SessionId, SessionRecord, SessionStore, StoreError};
 use serde::Serialize;
 
 use crate::import::{
-    ImportError, ImportOutcome, ImportProgress, IncomingSession, SourceStore, import_session,
+    ImportError, ImportOutcome, ImportProblem, ImportProgress, IncomingSession, SourceStore, import_session,
 };
 use crate::verify::{verify, verify_record};
 
@@ -46,23 +46,31 @@ pub async fn copy_session(
         Ok(()) if outcome.is_new() => verify_record(to, &session, record, outcome).await,
         compared => compared,
     };
-    // Where events were left out, the others have other numbers than in the source.
-    let is_same = comparison.is_ok() && session.problems().is_empty();
-    let originals =
-        if is_same { copy_originals(source.store(), record.id, to, outcome.session()).await } else { Ok(()) };
+    let originals = match &comparison {
+        Ok(()) => copy_originals(&session, to, outcome.session()).await,
+        Err(_) => Ok(()),
+    };
     Ok(CopiedSession { session, outcome, comparison, originals })
 }
 
-/// Copies the output of a session's turns that the target does not have.
-async fn copy_originals(
-    from: &dyn SessionStore,
-    id: SessionId,
+/// Copies the output of the turns of a stored session that the target does not have.
+pub(crate) async fn copy_originals(
+    session: &IncomingSession,
     to: &dyn SessionStore,
     target: SessionId,
 ) -> Result<(), StoreError> {
-    let (Some(from), Some(to)) = (from.originals(), to.originals()) else { return Ok(()) };
+    let Some((source, id)) = session.texts.stored() else { return Ok(()) };
+    let (Some(from), Some(to)) = (source.store().originals(), to.originals()) else { return Ok(()) };
+    // Where events were left out, the others have other numbers than in the source.
+    if session.problems().iter().any(|problem| matches!(problem, ImportProblem::EventLeftOut { .. })) {
+        return Ok(());
+    }
+    let originals = from.list(id).await?;
+    if originals.is_empty() {
+        return Ok(());
+    }
     let known = to.list(target).await?;
-    for original in from.list(id).await? {
+    for original in originals {
         if known.iter().any(|known| known.run == original.run) {
             continue;
         }

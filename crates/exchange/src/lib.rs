@@ -43,7 +43,7 @@
 //! export_to_file(&store, &record, ExportOptions::new(ExportFormat::Json), &file, ExistingFile::Keep).await?;
 //!
 //! let other = MemoryStore::default();
-//! let mut source = ImportSource::open(&file, ImportFormat::Auto, folder).await?;
+//! let mut source = ImportSource::open(&file, ImportFormat::Auto, &folder.join("originals"), folder).await?;
 //! while let Some(session) = source.next().await {
 //!     let mut session = session?;
 //!     let progress = |_stored_events| ControlFlow::Continue(());

@@ -3,13 +3,13 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use azureal::Workspace;
 use azureal::exchange::{
     ImportError, ImportFormat, ImportOptions, ImportOutcome, ImportPaths, ImportReport, ImportStep,
-    IncomingSession,
+    IncomingSession, originals_problem,
 };
 use azureal::native::{self, NativeScope, NativeSessions, NativeSource};
 use azureal::sessions::called;
+use azureal::{StoreLayout, Workspace};
 use azureal_core::{SessionId, SessionRecord, StoreError, visible_line};
 use clap::builder::PossibleValuesParser;
 use clap::{ValueEnum, ValueHint};
@@ -189,6 +189,7 @@ async fn import_paths(
     let options = ImportOptions {
         format: args.format.into(),
         worktree: &place.project.worktree(),
+        originals: &|path| StoreLayout::of(path).folders.originals,
         temporary: &std::env::temp_dir(),
         is_own_store: &|path| place.owns(path),
         progress: &|_| ControlFlow::Continue(()),
@@ -250,7 +251,7 @@ impl Printer {
                 // It is not the store of this command.
                 self.failures.push(if is_damaged { failure.with_hint(DAMAGED_SOURCE) } else { failure });
             }
-            ImportStep::Imported { session, outcome, record } => {
+            ImportStep::Imported { session, outcome, record, originals } => {
                 self.progress.tick();
                 if !out.is_json() {
                     self.progress.clear();
@@ -260,6 +261,10 @@ impl Printer {
                 if !matches!(outcome, ImportOutcome::Unchanged { .. }) {
                     self.progress.clear();
                     warn_of(&session);
+                }
+                if let Err(error) = originals {
+                    self.progress.clear();
+                    warn(&format!("{}: {}", session.label(), originals_problem(&error)));
                 }
             }
             _ => {}

@@ -117,6 +117,55 @@ fn a_fork_and_a_copy_take_originals_along() {
 }
 
 #[test]
+fn an_imported_store_and_an_imported_backup_bring_their_originals() {
+    let world = world();
+    let printed = fs::read_to_string(recording()).unwrap();
+    let full = run(&world, &["show", "S1", "--full"]).quiet();
+    let backup = world.path("backup.azs");
+    let backup = backup.to_str().unwrap();
+    run(&world, &["backup", backup]).quiet();
+    for (source, target) in [("../p/.azureal/sessions.azs", "q"), (backup, "r")] {
+        world.file(&format!("{target}/.git/HEAD"), "ref: refs/heads/main\n");
+        let there = |arguments: &[&str]| {
+            world.ran(world.command(arguments).current_dir(world.path(target)).output().unwrap())
+        };
+        let before = world.snapshot("p");
+        there(&["import", source]).quiet();
+        assert_eq!(there(&["original", "S1"]).quiet(), printed, "{source}");
+        assert_eq!(there(&["show", "S1", "--full"]).quiet(), full, "{source}");
+        assert_eq!(world.snapshot("p"), before, "the source is only read");
+        // What an earlier import left out comes with the next one; nothing comes twice.
+        let originals = world.path(target).join(".git/azureal/originals");
+        let count = || world.snapshot(originals.to_str().unwrap()).len();
+        there(&["original", "S1", "--forget", "--yes"]).quiet();
+        assert_eq!(count(), 0);
+        for _ in 0..2 {
+            assert!(there(&["import", source]).quiet().contains("unchanged"));
+            assert_eq!(count(), 1, "{source}");
+        }
+    }
+}
+
+#[test]
+fn an_original_that_cannot_be_imported_is_named() {
+    let world = world();
+    let [original] = &files(&world)[..] else { panic!() };
+    let original = world.path("p/.git/azureal/originals").join(original);
+    let whole = fs::read(&original).unwrap();
+    fs::write(&original, &whole[..whole.len() / 2]).unwrap();
+    let import = || run(&world, &["--store", "other.azs", "import", ".azureal/sessions.azs", "--json"]);
+    let ran = import();
+    assert_eq!((ran.code, ran.json()["imported"].as_array().unwrap().len()), (0, 1), "{ran}");
+    assert!(ran.stderr.contains("the output of its turns was not copied whole"), "{ran}");
+    assert_eq!(ran.json()["problems"].as_array().unwrap().len(), 1, "{ran}");
+    // It is not lost: the next import brings it.
+    fs::write(&original, &whole).unwrap();
+    assert_eq!(import().json()["problems"].as_array().unwrap().len(), 0);
+    let printed = fs::read_to_string(recording()).unwrap();
+    assert_eq!(run(&world, &["--store", "other.azs", "original", "S1"]).quiet(), printed);
+}
+
+#[test]
 fn originals_are_deleted_alone_and_with_their_session() {
     let world = world();
     run(&world, &["fork", "S1"]).quiet();
@@ -197,7 +246,7 @@ fn a_project_that_becomes_a_repository_keeps_its_originals() {
 }
 
 #[test]
-fn a_user_who_keeps_no_originals_gets_none_by_a_copy_or_a_fork() {
+fn a_user_who_keeps_no_originals_gets_none_by_a_copy_an_import_or_a_fork() {
     let world = world();
     let source = world.store();
     let other = world.path("other.azs");
@@ -207,7 +256,8 @@ fn a_user_who_keeps_no_originals_gets_none_by_a_copy_or_a_fork() {
         assert_eq!(ran.code, 0, "{ran}");
     };
     off(&["copy", "--from", source.to_str().unwrap(), "--to", other.to_str().unwrap()]);
-    assert!(!world.path("other.azs.originals").exists());
+    off(&["--store", "another.azs", "import", source.to_str().unwrap()]);
+    assert!(!world.path("other.azs.originals").exists() && !world.path("p/another.azs.originals").exists());
     off(&["fork", "S1"]);
     assert_eq!(files(&world).len(), 1, "that of the origin");
 }

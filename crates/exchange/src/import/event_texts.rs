@@ -44,6 +44,14 @@ impl EventTexts {
         Self { count, hash: hash.text(), location: TextLocation::Store(store, id) }
     }
 
+    /// Returns the store that has the session; `None` if it comes from no store.
+    pub(crate) fn stored(&self) -> Option<(&SourceStore, SessionId)> {
+        match &self.location {
+            TextLocation::Memory(_) => None,
+            TextLocation::Store(source, id) => Some((source, *id)),
+        }
+    }
+
     /// Returns a reader at the first text.
     pub(crate) fn reader(&self) -> TextReader<'_> {
         TextReader { texts: self, read: 0, hash: LogHash::default(), after: Seq::START }

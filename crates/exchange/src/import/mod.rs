@@ -78,12 +78,18 @@ enum Sessions {
 }
 
 impl ImportSource {
-    /// Opens a file. A database is copied to a private folder in `temporary`.
-    pub async fn open(path: &Path, format: ImportFormat, temporary: &Path) -> Result<Self, ImportError> {
+    /// Opens a file. A database is copied to a private folder in `temporary`; the originals of a store are read where they are, in the
+    /// folder `originals`.
+    pub async fn open(
+        path: &Path,
+        format: ImportFormat,
+        originals: &Path,
+        temporary: &Path,
+    ) -> Result<Self, ImportError> {
         let text = match FileContent::read(path)? {
             FileContent::Database => {
                 let database = DatabaseCopy::of(path, temporary)?;
-                return Self::open_database(database, format).await.map(Self);
+                return Self::open_database(database, format, originals).await.map(Self);
             }
             FileContent::Text(text) => text,
         };
@@ -100,7 +106,11 @@ impl ImportSource {
         Ok(Self(Sessions::One(Some(Box::new(session)))))
     }
 
-    async fn open_database(database: DatabaseCopy, format: ImportFormat) -> Result<Sessions, ImportError> {
+    async fn open_database(
+        database: DatabaseCopy,
+        format: ImportFormat,
+        originals: &Path,
+    ) -> Result<Sessions, ImportError> {
         let (is_azs, is_axio) = match format {
             ImportFormat::Auto => (database.is_azs(), database.is_axio()),
             ImportFormat::Azs => (true, false),
@@ -108,7 +118,7 @@ impl ImportSource {
             ImportFormat::Json | ImportFormat::Cllm => (false, false),
         };
         if is_azs {
-            StoredSessions::open(database).await.map(Sessions::Stored)
+            StoredSessions::open(database, originals).await.map(Sessions::Stored)
         } else if is_axio {
             AxioSessions::open(database).map(|sessions| Sessions::Axio(Box::new(sessions)))
         } else {

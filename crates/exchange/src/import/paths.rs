@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-use azureal_core::{SessionRecord, SessionStore};
+use azureal_core::{SessionRecord, SessionStore, StoreError};
 
 use super::recognise::ImportFolder;
 use super::{
     ImportError, ImportFormat, ImportOutcome, ImportProgress, ImportSource, IncomingSession, import_session,
 };
+use crate::copy::copy_originals;
 
 /// The options of an import of files and folders.
 #[derive(Clone, Copy)]
@@ -17,6 +18,8 @@ pub struct ImportOptions<'a> {
     pub format: ImportFormat,
     /// The worktree of sessions from formats without worktrees.
     pub worktree: &'a str,
+    /// Returns the folder with the originals of a store, by its path.
+    pub originals: &'a (dyn Fn(&Path) -> PathBuf + Sync),
     /// The folder for private copies of databases.
     pub temporary: &'a Path,
     /// Says whether a path belongs to the store to import into, which cannot be imported.
@@ -58,6 +61,8 @@ pub enum ImportStep {
         outcome: ImportOutcome,
         /// The session in the store; `None` if it is unchanged.
         record: Option<Box<SessionRecord>>,
+        /// The reason why the output of its turns is not in the store, if both stores keep it.
+        originals: Result<(), StoreError>,
     },
 }
 
@@ -123,12 +128,13 @@ impl<'a> ImportPaths<'a> {
         };
         let ImportOptions { worktree, progress, .. } = self.options;
         let outcome = import_session(self.store, worktree, &mut session, progress).await?;
+        let originals = copy_originals(&session, self.store, outcome.session()).await;
         let record = match outcome {
             ImportOutcome::Unchanged { .. } => None,
             // A session that was continued may have got another name since it was imported.
             _ => Some(Box::new(self.store.get(outcome.session()).await?)),
         };
-        Ok(Some(ImportStep::Imported { session: Box::new(session), outcome, record }))
+        Ok(Some(ImportStep::Imported { session: Box::new(session), outcome, record, originals }))
     }
 
     fn open_folder(&mut self, path: PathBuf) {
@@ -154,7 +160,8 @@ impl<'a> ImportPaths<'a> {
         let opened = if (self.options.is_own_store)(&path) {
             Err(ImportError::OwnStore { path: path.clone() })
         } else {
-            ImportSource::open(&path, self.options.format, self.options.temporary).await
+            let ImportOptions { format, originals, temporary, .. } = self.options;
+            ImportSource::open(&path, format, &originals(&path), temporary).await
         };
         match opened {
             Ok(source) => self.source = Some((path, source)),
@@ -184,6 +191,7 @@ mod tests {
         let options = ImportOptions {
             format: ImportFormat::Auto,
             worktree: ".",
+            originals: &Path::to_path_buf,
             temporary: folder.path(),
             is_own_store: &|path| path == own,
             progress: &|_| ControlFlow::Continue(()),
@@ -253,6 +261,7 @@ mod tests {
         let options = ImportOptions {
             format: ImportFormat::Auto,
             worktree: "",
+            originals: &Path::to_path_buf,
             temporary: Path::new("."),
             is_own_store: &|_| false,
             progress: &|_| ControlFlow::Break(()),

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::{ImportOutcome, ImportStep, NativeImported, NativeOutcome};
+use crate::copy::originals_problem;
 
 /// The result of an import as JSON. Fields may be added, never removed.
 #[derive(Debug, Default, Serialize)]
@@ -66,8 +67,11 @@ impl ImportReport {
                 let source = path.display().to_string();
                 self.problems.push(SourceMessage { source, message: error.to_string() });
             }
-            ImportStep::Imported { session, outcome, record } => {
+            ImportStep::Imported { session, outcome, record, originals } => {
                 let (id, source) = (outcome.session().to_string(), session.label().to_owned());
+                if let Err(error) = originals {
+                    self.add_problem(source.clone(), originals_problem(error));
+                }
                 let Some(record) = record else {
                     return self.unchanged.push(UnchangedSession { id, source });
                 };

@@ -38,11 +38,11 @@ impl SourceStore {
         if !database.is_azs() {
             return Err(super::recognise::unknown(path));
         }
-        Self::open(database, Some(originals))
+        Self::open(database, originals)
     }
 
-    pub(super) fn open(database: DatabaseCopy, originals: Option<PathBuf>) -> Result<Self, ImportError> {
-        let options = SqliteOptions { originals, ..SqliteOptions::default() };
+    fn open(database: DatabaseCopy, originals: PathBuf) -> Result<Self, ImportError> {
+        let options = SqliteOptions { originals: Some(originals), ..SqliteOptions::default() };
         let store = SqliteStore::open(database.path(), options).map_err(|error| database.error(error))?;
         Ok(Self { store: Arc::new(store), origin: StoreOrigin::File(database) })
     }
@@ -151,8 +151,8 @@ pub(super) struct StoredSessions {
 }
 
 impl StoredSessions {
-    pub(super) async fn open(database: DatabaseCopy) -> Result<Self, ImportError> {
-        let store = SourceStore::open(database, None)?;
+    pub(super) async fn open(database: DatabaseCopy, originals: &Path) -> Result<Self, ImportError> {
+        let store = SourceStore::open(database, originals.to_owned())?;
         let records = store.sessions().await?.into_iter();
         Ok(Self { store: Arc::new(store), records })
     }

@@ -272,7 +272,7 @@ fn three_stores_that_are_merged_in_any_order_have_each_log_once() {
             order.iter().for_each(|number| {
                 let (from, to) = merges[*number];
                 merge(&stores[from], &stores[to]);
-            })
+            });
         };
         for round in 0..2 {
             merge_all();
