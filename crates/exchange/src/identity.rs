@@ -16,7 +16,7 @@
 
 use azureal_core::{SessionId, SessionRecord, SessionStore, StoreError, Uuid};
 
-use crate::import::Continuation;
+use crate::import::{Continuation, Counted, ImportNote};
 
 /// The properties that identify a session.
 #[derive(Debug, Clone)]
@@ -33,6 +33,8 @@ pub(crate) struct SessionIdentity {
     pub(crate) continuation: Option<Continuation>,
     /// The UUID that it had before an import made it a fork, because another log had that UUID already.
     pub(crate) former: Option<Uuid>,
+    /// What its turns took that another session of its store counts, because both logs begin with them.
+    pub(crate) uncounted: Counted,
 }
 
 impl SessionIdentity {
@@ -45,16 +47,18 @@ impl SessionIdentity {
     pub(crate) fn new(uuid: Option<Uuid>, forked_from: Option<Uuid>, origin: String) -> Self {
         // The user's forks have random UUIDs.
         let former = forked_from.filter(|_| uuid.is_some_and(is_derived));
-        Self { uuid, forked_from, origin, is_copy: false, continuation: None, former }
+        let uncounted = Counted::default();
+        Self { uuid, forked_from, origin, is_copy: false, continuation: None, former, uncounted }
     }
 
     /// Returns the identity of a stored session.
     pub(crate) async fn of(store: &dyn SessionStore, record: &SessionRecord) -> Result<Self, StoreError> {
         let origin = origin(&record.id.to_string(), &record.created_at);
         let mut identity = Self::new(record.uuid, record.forked_from, origin);
-        if let Some(parent) = record.forked_from.filter(|_| identity.former.is_none()) {
+        if let Some(note) = fork_note(store, record).await? {
             // Earlier versions gave random UUIDs to forks of imports too.
-            identity.former = is_imported_under(store, parent, record.id).await?.then_some(parent);
+            identity.former = record.forked_from;
+            identity.uncounted = note.uncounted;
         }
         let of_record = |mark: &azureal_core::Mark| mark.session == record.id;
         match store.mark(&origin_mark(record.id)).await?.filter(of_record) {
@@ -104,17 +108,20 @@ pub(crate) fn fork_uuid(former: Uuid, log_hash: &str) -> Uuid {
     derived_uuid("azureal fork of a session with another log", [&former.to_string(), log_hash])
 }
 
-/// Says whether a session was imported under this UUID. A fork that the user created has no such mark.
-async fn is_imported_under(store: &dyn SessionStore, uuid: Uuid, id: SessionId) -> Result<bool, StoreError> {
-    let key = uuid_key(uuid);
+/// Returns the note of the import that made a session a fork; `None` for other sessions, such as a fork that the user created.
+pub(crate) async fn fork_note(
+    store: &dyn SessionStore,
+    record: &SessionRecord,
+) -> Result<Option<ImportNote>, StoreError> {
+    let Some(key) = record.forked_from.map(uuid_key) else { return Ok(None) };
     for number in 1.. {
         match store.mark(&import_mark(&key, number)).await? {
             None => break,
-            Some(mark) if mark.session == id => return Ok(true),
+            Some(mark) if mark.session == record.id => return Ok(Some(ImportNote::of(&mark))),
             Some(_) => {}
         }
     }
-    Ok(false)
+    Ok(None)
 }
 
 const UUID: &str = "uuid:";

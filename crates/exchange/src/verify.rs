@@ -2,7 +2,7 @@
 
 use azureal_core::{Compaction, SessionId, SessionRecord, SessionStore};
 
-use crate::identity::SessionIdentity;
+use crate::identity::{SessionIdentity, fork_note};
 use crate::import::{Difference, ImportError, ImportOutcome, IncomingSession, stored_beginning, summaries};
 
 /// Compares a session that a copy has just created with its source, in everything but its number and events. A session without
@@ -30,15 +30,18 @@ pub(crate) async fn verify_record(
         ImportOutcome::Forked { .. } => to.forked_from == incoming.identity.lasting_uuid(),
         _ => (uuid.is_none() || to.uuid == uuid) && to.forked_from == forked_from,
     };
+    // A fork counts the turns that no other session of its store counts, and is as old as the first of them.
+    let uncounted = fork_note(store, &to).await?.unwrap_or_default().uncounted;
+    let others = uncounted != incoming.identity.uncounted;
     let differences = [
         ("identity", same_identity),
         ("name", incoming.name == to.has_own_name().then(|| to.name.clone())),
         ("worktree", from.worktree == to.worktree),
-        ("time", times(&from.created_at, &to.created_at)),
+        ("time", others || times(&from.created_at, &to.created_at)),
         ("last outcome", from.completed == to.completed),
-        ("duration", from.duration_ms == to.duration_ms),
-        ("cost", (from.cost_usd - to.cost_usd).abs() <= f64::EPSILON * from.cost_usd.abs()),
-        ("tokens", from.tokens == to.tokens),
+        ("duration", others || from.duration_ms == to.duration_ms),
+        ("cost", others || (from.cost_usd - to.cost_usd).abs() <= f64::EPSILON * from.cost_usd.abs()),
+        ("tokens", others || from.tokens == to.tokens),
         ("author, size or time of a summary", same_facts),
     ];
     match differences.iter().find(|(_, is_same)| !is_same) {

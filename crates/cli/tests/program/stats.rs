@@ -274,6 +274,37 @@ fn a_fork_counts_its_own_turns_and_the_sums_are_those_of_the_list() {
 }
 
 #[test]
+fn the_turns_that_merged_stores_share_count_once() {
+    let world = World::new();
+    claude(&world);
+    let turns = |store: &str, prompts: &[&str]| {
+        for prompt in prompts {
+            run(&world, &["run", "--store", store, "-a", "claude", "-s", "work", prompt]);
+        }
+    };
+    turns("a.azs", &["one", "two"]);
+    std::fs::copy(world.path("p/a.azs"), world.path("p/b.azs")).unwrap();
+    turns("a.azs", &["here"]);
+    turns("b.azs", &["there"]);
+    let check = |expected: [u64; 2]| {
+        for _ in 0..2 {
+            run(&world, &["import", "b.azs", "--store", "a.azs"]);
+            let found = stats(&world, &["--store", "a.azs"]);
+            let mut sessions = groups(&found, "session");
+            sessions.sort_by_key(|(key, ..)| key.to_string());
+            let taken = sessions.iter().map(|(_, turns, input, _)| (*turns, *input));
+            assert_eq!(taken.collect::<Vec<_>>(), expected.map(|turns| (turns, turns * 1_000)), "{found}");
+            assert_eq!(found["by"]["agent"].as_array().unwrap().len(), 1, "nothing outside turns: {found}");
+            assert_eq!(found["total"]["cost_usd"], json!(expected.iter().sum::<u64>() as f64 * 1.5));
+        }
+    };
+    check([3, 1]);
+    // The fork grows with its source.
+    turns("b.azs", &["more", "and more"]);
+    check([3, 3]);
+}
+
+#[test]
 fn what_a_session_took_outside_its_turns_is_a_group_of_its_own() {
     let world = World::new();
     claude(&world);

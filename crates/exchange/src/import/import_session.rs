@@ -13,17 +13,18 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use azureal_core::{
-    Compaction, NewMark, NewSession, NewTurn, Seq, SessionId, SessionStore, StoreError, TIMESTAMP_FORMAT,
-    Tokens, TurnTotals, Uuid, check_name, normal_timestamp, to_visible_json,
+    Compaction, Event, NewEvent, NewMark, NewSession, NewTurn, Page, Seq, SessionId, SessionStore,
+    StoreError, StoredEvent, TIMESTAMP_FORMAT, Tokens, TurnTotals, Uuid, check_name, normal_timestamp,
+    to_visible_json,
 };
 use jiff::{Timestamp, civil, tz};
 
 use super::continued;
 use super::event_texts::TextReader;
-use super::lookup::{ImportNote, KnownBeginning, KnownSession, Lookup, RecognisedBy, Search};
+use super::lookup::{ImportNote, KnownBeginning, KnownSession, Lookup, NewIdentity, RecognisedBy, Search};
 use super::problem::{ImportNotice, ImportProblem};
-use super::{Added, ImportError, ImportOutcome, IncomingSession};
-use crate::identity::{fork_uuid, home, origin, origin_mark, uuid_key};
+use super::{Added, Counted, ImportError, ImportOutcome, IncomingSession};
+use crate::identity::{fork_note, fork_uuid, home, origin, origin_mark, uuid_key};
 
 /// The number of lookups before an import gives up on a session that other processes keep changing.
 const ATTEMPTS: usize = 16;
@@ -75,6 +76,15 @@ async fn report_name(
     Ok(())
 }
 
+/// The part that two sessions have in common.
+#[derive(Default)]
+struct Shared {
+    /// What its turns took.
+    uncounted: Counted,
+    /// When the first turn after it began, if that is known; else, when the session was created.
+    begun: Option<String>,
+}
+
 /// The import of a session into a store.
 struct SessionImport<'a> {
     store: &'a dyn SessionStore,
@@ -108,12 +118,12 @@ impl SessionImport<'_> {
                 }
                 Ok(outcome)
             }
-            Lookup::Diverged { from, mark } => {
-                let created = self.create(&mark, true).await?;
+            Lookup::Diverged { from, new } => {
+                let created = self.create(new, true).await?;
                 Ok(created.map(|id| ImportOutcome::Forked { id, events: self.incoming.texts.count, from }))
             }
-            Lookup::New { mark } => {
-                let created = self.create(&mark, false).await?;
+            Lookup::New(new) => {
+                let created = self.create(new, false).await?;
                 Ok(created.map(|id| ImportOutcome::New { id, events: self.incoming.texts.count }))
             }
         }
@@ -143,28 +153,38 @@ impl SessionImport<'_> {
         }
     }
 
-    /// Creates the session; `None` if another process did. A fork gets a new UUID.
-    async fn create(&self, mark: &str, is_fork: bool) -> Result<Option<SessionId>, ImportError> {
+    /// Creates the session; `None` if another process did. A new fork gets a new UUID.
+    async fn create(&self, new: NewIdentity, is_fork: bool) -> Result<Option<SessionId>, ImportError> {
         let incoming = self.incoming;
         let identity = &incoming.identity;
         let (uuid, forked_from) = match identity.lasting_uuid().filter(|_| is_fork) {
             Some(former) => (self.free_fork_uuid(former).await?, Some(former)),
             None => (identity.uuid, identity.forked_from),
         };
+        let NewIdentity { mark, relatives } = new;
+        let mut shared = Shared { uncounted: identity.uncounted, begun: incoming.created_at.clone() };
+        if is_fork || identity.former.is_some() {
+            for relative in relatives {
+                let with_relative = self.shared_with(relative).await?;
+                if !with_relative.uncounted.minus(shared.uncounted).is_empty() {
+                    shared = with_relative;
+                }
+            }
+        }
+        let Shared { uncounted, begun } = shared;
         let name = match &incoming.name {
             Some(name) => Some(free_name(self.store, name).await?),
             None => None,
         };
         let new = NewSession {
-            created_at: incoming.created_at.as_deref().and_then(to_the_second),
+            created_at: begun.as_deref().and_then(to_the_second),
             name,
             worktree: incoming.worktree.clone().unwrap_or_else(|| self.worktree.to_owned()),
             uuid,
             forked_from,
         };
-        let (tokens, totals) = (Tokens::default(), TurnTotals::default());
         let mut rest = incoming.texts.reader();
-        let turn = self.next_turn(&mut rest, tokens, totals, Some(mark)).await?;
+        let turn = self.next_turn(&mut rest, Counted::default(), uncounted, Some(&mark)).await?;
         let last = Seq(rest.read() as u64);
         let mut within = summaries(incoming);
         within.retain(|summary| summary.after_seq <= last);
@@ -174,8 +194,8 @@ impl SessionImport<'_> {
         };
         self.report_progress(rest.read())?;
         let is_whole = rest.read() == incoming.texts.count;
-        let beginning = KnownBeginning { id, last, tokens, totals, rest };
-        if !is_whole && self.append_rest(beginning, Some(mark)).await?.is_none() {
+        let beginning = KnownBeginning { id, last, counted: Counted::default(), uncounted, rest };
+        if !is_whole && self.append_rest(beginning, Some(&mark)).await?.is_none() {
             return Ok(None);
         }
         Ok(Some(id))
@@ -193,10 +213,10 @@ impl SessionImport<'_> {
         beginning: KnownBeginning<'_>,
         mark: Option<&str>,
     ) -> Result<Option<ImportOutcome>, ImportError> {
-        let KnownBeginning { id, mut last, tokens, totals, mut rest } = beginning;
+        let KnownBeginning { id, mut last, counted, uncounted, mut rest } = beginning;
         let begun = rest.read();
         while rest.read() < self.incoming.texts.count {
-            let turn = self.next_turn(&mut rest, tokens, totals, mark).await?;
+            let turn = self.next_turn(&mut rest, counted, uncounted, mark).await?;
             let appended = self.store.append(id, NewTurn { after: Some(last), ..turn }).await;
             let Some(appended) = unless_changed(appended)? else {
                 return Ok(None);
@@ -210,18 +230,55 @@ impl SessionImport<'_> {
         Ok(Some(ImportOutcome::Continued { id, added }))
     }
 
+    /// Returns what the source counts and a session of the store does not. Both may leave out what another session of theirs counts.
+    fn missing(&self, counted: Counted, uncounted: Counted) -> Counted {
+        let theirs = self.incoming.identity.uncounted;
+        let whole = self.incoming.counted().plus(theirs.minus(uncounted));
+        whole.minus(counted.plus(uncounted.minus(theirs)))
+    }
+
+    /// Looks for the part that the incoming session has in common with a session of the store.
+    async fn shared_with(&self, id: SessionId) -> Result<Shared, ImportError> {
+        let (mut incoming, mut place, mut shared) =
+            (self.incoming.texts.reader(), Seq::START, Shared::default());
+        loop {
+            let piece = incoming.piece().await?;
+            let stored = self.store.read(id, Page::After(place, piece.len())).await?;
+            let is_same = |(new, stored): &(&NewEvent, &StoredEvent)| {
+                stored.json.as_ref().is_ok_and(|stored| *stored == new.json())
+            };
+            let same = piece.iter().zip(&stored).take_while(is_same).count();
+            let (both, rest) = piece.split_at(same);
+            let ends = |new: &NewEvent| match new.event() {
+                Event::Complete(complete) => Some(complete.clone()),
+                _ => None,
+            };
+            shared.uncounted = both
+                .iter()
+                .filter_map(ends)
+                .map(|end| Counted::of(&end))
+                .fold(shared.uncounted, Counted::plus);
+            if !rest.is_empty() || piece.is_empty() {
+                let begun = rest.iter().find_map(ends).and_then(|end| end.started_at);
+                shared.begun = begun.or_else(|| self.incoming.created_at.clone());
+                return Ok(shared);
+            }
+            place = Seq(place.0 + same as u64);
+        }
+    }
+
     /// Returns the next piece as a turn, with the mark of the resulting state. The last piece also adds tokens and
     /// totals: those that the session does not have yet.
     async fn next_turn(
         &self,
         rest: &mut TextReader<'_>,
-        tokens: Tokens,
-        totals: TurnTotals,
+        counted: Counted,
+        uncounted: Counted,
         mark: Option<&str>,
     ) -> Result<NewTurn, ImportError> {
         let incoming = self.incoming;
         let events = rest.piece().await?;
-        let note = to_visible_json(&ImportNote { events: rest.read(), hash: rest.hash() })?;
+        let note = to_visible_json(&ImportNote { events: rest.read(), hash: rest.hash(), uncounted })?;
         let mut turn = NewTurn {
             events,
             mark: mark.map(|mark| NewMark { name: mark.to_owned(), note }),
@@ -230,12 +287,9 @@ impl SessionImport<'_> {
             ..NewTurn::default()
         };
         if rest.read() == incoming.texts.count {
-            turn.tokens = incoming.tokens.saturating_sub(tokens);
-            turn.totals = Some(TurnTotals {
-                completed: incoming.totals.completed,
-                duration_ms: incoming.totals.duration_ms.saturating_sub(totals.duration_ms),
-                cost_usd: (incoming.totals.cost_usd - totals.cost_usd).max(0.0),
-            });
+            let missing = self.missing(counted, uncounted);
+            turn.tokens = missing.tokens();
+            turn.totals = Some(missing.totals(incoming.totals.completed));
         }
         Ok(turn)
     }
@@ -251,7 +305,11 @@ impl SessionImport<'_> {
         self.set_mark(
             id,
             mark.clone(),
-            to_visible_json(&ImportNote { events: texts.count, hash: texts.hash.clone() })?,
+            to_visible_json(&ImportNote {
+                events: texts.count,
+                hash: texts.hash.clone(),
+                uncounted: Counted::default(),
+            })?,
         )
         .await?;
         // A session that comes from this store keeps its UUID.
@@ -289,7 +347,8 @@ impl SessionImport<'_> {
         let Some(record) = unless_changed(self.store.get(id).await)? else {
             return Ok(None);
         };
-        let tokens = self.incoming.tokens.saturating_sub(record.tokens);
+        let uncounted = fork_note(self.store, &record).await?.unwrap_or_default().uncounted;
+        let tokens = self.missing(Counted::of_record(&record), uncounted).tokens();
         let has_others = record.counts.events != self.incoming.texts.count as u64;
         if has_others || tokens == Tokens::default() {
             return Ok(Some(0));

@@ -2,6 +2,7 @@
 
 use azureal_core::{Compaction, Tokens, TurnTotals};
 
+use super::Counted;
 use super::event_texts::EventTexts;
 use super::problem::{ImportNotice, ImportProblem};
 use crate::identity::SessionIdentity;
@@ -39,6 +40,11 @@ impl IncomingSession {
     /// Returns the number of events.
     pub fn events(&self) -> usize {
         self.texts.count
+    }
+
+    /// Returns the sums over all turns.
+    pub(super) fn counted(&self) -> Counted {
+        Counted::new(self.tokens, self.totals.cost_usd, self.totals.duration_ms)
     }
 
     /// Returns the deliberate changes of the import.

@@ -7,21 +7,29 @@
 //! stay two: the incoming session becomes a fork. In a third store, the log of that fork may be under the former UUID, or in a fork
 //! of that store's own: so a fork that an import made is searched under both UUIDs.
 
-use azureal_core::{
-    EventRange, ListQuery, Mark, Seq, SessionId, SessionStore, StoreError, Tokens, TurnTotals, Uuid,
-    each_page,
-};
+use azureal_core::{EventRange, ListQuery, Mark, Seq, SessionId, SessionStore, StoreError, Uuid, each_page};
 use serde::{Deserialize, Serialize};
 
 use super::event_texts::{LogHash, TextReader};
-use super::{ImportError, IncomingSession};
-use crate::identity::{SessionIdentity, home, import_mark, origin_mark, uuid_key};
+use super::{Counted, ImportError, IncomingSession};
+use crate::identity::{SessionIdentity, fork_note, home, import_mark, origin_mark, uuid_key};
 
-/// The note of the mark of an import: the number of imported events and their hash.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct ImportNote {
-    pub(super) events: usize,
-    pub(super) hash: String,
+/// The note of the mark of an import.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct ImportNote {
+    /// The number of imported events, and their hash.
+    pub(crate) events: usize,
+    pub(crate) hash: String,
+    /// What the turns of a fork took that another session counts, because both logs begin with them.
+    #[serde(default, skip_serializing_if = "Counted::is_empty")]
+    pub(crate) uncounted: Counted,
+}
+
+impl ImportNote {
+    /// Reads the note of a mark; empty if it cannot be read.
+    pub(crate) fn of(mark: &Mark) -> Self {
+        serde_json::from_str(&mark.note).unwrap_or_default()
+    }
 }
 
 /// The result of a search.
@@ -29,9 +37,17 @@ pub(super) enum Lookup<'a> {
     /// The store has the session.
     Same { session: KnownSession<'a>, by: RecognisedBy },
     /// A session of the store has the same UUID and another log.
-    Diverged { from: SessionId, mark: String },
-    /// The store does not have the session. An import sets this mark.
-    New { mark: String },
+    Diverged { from: SessionId, new: NewIdentity },
+    /// The store does not have the session.
+    New(NewIdentity),
+}
+
+/// The place of a session that the store does not have.
+pub(super) struct NewIdentity {
+    /// The mark that its import sets.
+    pub(super) mark: String,
+    /// The sessions of the store that had the same UUID before imports made them forks.
+    pub(super) relatives: Vec<SessionId>,
 }
 
 /// A session of the store that is the same as the incoming one.
@@ -68,9 +84,9 @@ pub(super) struct KnownBeginning<'a> {
     pub(super) id: SessionId,
     /// Its last event.
     pub(super) last: Seq,
-    /// Its totals. Clearing a session keeps them.
-    pub(super) tokens: Tokens,
-    pub(super) totals: TurnTotals,
+    /// Its totals, which clearing a session keeps, and what they leave out because another session counts it.
+    pub(super) counted: Counted,
+    pub(super) uncounted: Counted,
     /// The events that it lacks: all of them if it was cleared.
     pub(super) rest: TextReader<'a>,
 }
@@ -92,8 +108,8 @@ struct Marked<'a> {
     found: Option<(KnownSession<'a>, String)>,
     /// The first of them with another log that an import did not make a fork.
     another: Option<SessionId>,
-    /// The first unused name of a mark.
-    free: String,
+    /// The others, and the first unused name of a mark.
+    free: NewIdentity,
 }
 
 /// An incoming session, and the store to search.
@@ -112,31 +128,30 @@ impl<'a> Search<'a> {
             }
             return Ok(match self.at_home().await? {
                 Some(session) => Lookup::Same { session, by: RecognisedBy::Home(None) },
-                None => Lookup::New { mark: free },
+                None => Lookup::New(free),
             });
         };
         let mut found = self.under(uuid).await?;
-        if let (Lookup::Diverged { mark, .. } | Lookup::New { mark }, Some(former)) =
-            (&mut found, identity.former)
+        if let (Lookup::Diverged { new, .. } | Lookup::New(new), Some(former)) = (&mut found, identity.former)
         {
             match self.under(former).await? {
-                Lookup::Diverged { mark: free, .. } | Lookup::New { mark: free } => *mark = free,
+                Lookup::Diverged { new: free, .. } | Lookup::New(free) => *new = free,
                 same => return Ok(same),
             }
         }
-        let Lookup::New { mark: free } = found else {
+        let Lookup::New(free) = found else {
             return Ok(found);
         };
         if let Some((session, _)) = self.marked(&identity.origin).await?.found {
             // A session that has another UUID by now has the same origin by chance.
             let record = self.store.get(session.id()).await?;
             if SessionIdentity::of(self.store, &record).await?.is_copy {
-                return Ok(Lookup::Same { session, by: RecognisedBy::Origin(free) });
+                return Ok(Lookup::Same { session, by: RecognisedBy::Origin(free.mark) });
             }
         }
         Ok(match self.at_home().await? {
-            Some(session) => Lookup::Same { session, by: RecognisedBy::Home(Some(free)) },
-            None => Lookup::New { mark: free },
+            Some(session) => Lookup::Same { session, by: RecognisedBy::Home(Some(free.mark)) },
+            None => Lookup::New(free),
         })
     }
 
@@ -147,16 +162,17 @@ impl<'a> Search<'a> {
             Comparison::Another { id, .. } => Some(id),
             Comparison::Missing => None,
         };
-        let Marked { found, another, free } = self.marked(&uuid_key(uuid)).await?;
+        let Marked { found, another, mut free } = self.marked(&uuid_key(uuid)).await?;
         if let Some((session, mark)) = found {
             return Ok(Lookup::Same { session, by: RecognisedBy::Mark(mark) });
         }
+        free.relatives.extend(diverged);
         let Some(from) = diverged.or(another) else {
-            return Ok(Lookup::New { mark: free });
+            return Ok(Lookup::New(free));
         };
         Ok(match self.among_forks(uuid, from).await? {
-            Some(session) => Lookup::Same { session, by: RecognisedBy::Mark(free) },
-            None => Lookup::Diverged { from, mark: free },
+            Some(session) => Lookup::Same { session, by: RecognisedBy::Mark(free.mark) },
+            None => Lookup::Diverged { from, new: free },
         })
     }
 
@@ -185,17 +201,21 @@ impl<'a> Search<'a> {
 
     /// Compares with the sessions that have the marks of a key.
     async fn marked(&self, key: &str) -> Result<Marked<'a>, ImportError> {
-        let (mut another, mut number) = (None, 1);
+        let (mut another, mut relatives, mut number) = (None, Vec::new(), 1);
         loop {
-            let name = import_mark(key, number);
-            match self.with_mark(&name).await? {
-                Comparison::Missing => return Ok(Marked { found: None, another, free: name }),
+            let mark = import_mark(key, number);
+            match self.with_mark(&mark).await? {
+                Comparison::Missing => {
+                    return Ok(Marked { found: None, another, free: NewIdentity { mark, relatives } });
+                }
                 Comparison::Same(session) => {
-                    return Ok(Marked { found: Some((session, name.clone())), another, free: name });
+                    let found = Some((session, mark.clone()));
+                    return Ok(Marked { found, another, free: NewIdentity { mark, relatives } });
                 }
                 Comparison::Another { id, forked_from } => {
                     let is_fork = forked_from.is_some_and(|from| uuid_key(from) == key);
                     another = another.or((!is_fork).then_some(id));
+                    relatives.push(id);
                     number += 1;
                 }
             }
@@ -257,19 +277,15 @@ impl<'a> Search<'a> {
         Ok(Comparison::Same(KnownSession::Beginning(KnownBeginning {
             id,
             last: stored.last,
-            tokens: record.tokens,
-            totals: TurnTotals {
-                completed: record.completed,
-                duration_ms: record.duration_ms,
-                cost_usd: record.cost_usd,
-            },
+            counted: Counted::of_record(&record),
+            uncounted: fork_note(self.store, &record).await?.unwrap_or_default().uncounted,
             rest,
         })))
     }
 
     /// Says whether the incoming session begins with the events of an earlier import.
     async fn begins_with(&self, mark: Option<&Mark>) -> Result<bool, ImportError> {
-        let held = mark.and_then(|mark| serde_json::from_str::<ImportNote>(&mark.note).ok());
+        let held = mark.map(ImportNote::of);
         let Some(held) = held.filter(|held| held.events <= self.incoming.texts.count) else {
             return Ok(false);
         };

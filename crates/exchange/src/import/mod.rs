@@ -43,8 +43,9 @@ pub use report::ImportReport;
 pub use source_store::SourceStore;
 
 pub(crate) use continued::{Continuation, ExportNote, NOTE};
+pub(crate) use counted::Counted;
 pub(crate) use import_session::summaries;
-pub(crate) use lookup::stored_beginning;
+pub(crate) use lookup::{ImportNote, stored_beginning};
 
 use axio_database::AxioSessions;
 use database_copy::DatabaseCopy;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use azureal_core::{Event, ListQuery, Page, SessionRecord, append_events};
+use azureal_core::event::{Complete, Usage};
+use azureal_core::{ListQuery, SessionRecord, append_events};
 use azureal_store::MemoryStore;
 use futures_executor::block_on;
 
@@ -203,21 +204,40 @@ fn a_session_that_differs_from_its_source_is_found() {
     assert_eq!(differs(&summarised), Difference::Summary { events: 1 });
 }
 
-/// Stores with a copy of one session, each of which was continued with other texts.
-fn continued_copies(texts: &[&[&str]]) -> Vec<Arc<MemoryStore>> {
-    let mut session = incoming(&["base"]);
-    session.identity.uuid = Some(Uuid::from_u128(1));
-    let copy = |texts: &&[&str]| {
+/// Stores with a copy of one session, each of which was continued with other turns.
+fn continued_copies(turns: &[&[&str]]) -> Vec<Arc<MemoryStore>> {
+    let first = MemoryStore::default();
+    block_on(first.create(NewSession::default())).unwrap();
+    say(&first, 1, &["base"]);
+    let first = Arc::new(first);
+    let copy = |turns: &&[&str]| {
         let store = MemoryStore::default();
-        import_all(&store, &mut session);
-        say(&store, 1, texts);
+        merge(&first, &store);
+        say(&store, 1, turns);
         Arc::new(store)
     };
-    texts.iter().map(copy).collect()
+    turns.iter().map(copy).collect()
 }
 
-fn say(store: &MemoryStore, number: u32, texts: &[&str]) {
-    block_on(append_events(store, id(number), texts.iter().map(|text| Event::user(*text)))).unwrap();
+/// Appends turns, each of which takes 10 tokens, 8 milliseconds and 0.5 dollars.
+fn say(store: &MemoryStore, number: u32, prompts: &[&str]) {
+    for prompt in prompts {
+        let usage = Some(Usage { input_tokens: 10, ..Usage::default() });
+        let complete = Complete { usage, cost_usd: 0.5, duration_ms: 8, ..Complete::default() };
+        let events = vec![Event::user(*prompt).into(), Event::Complete(complete).into()];
+        let turn = NewTurn { events, tokens: Tokens::new(10, 0), ..NewTurn::default() };
+        block_on(store.append(id(number), turn)).unwrap();
+    }
+}
+
+/// Returns the number of turns that the sessions of a store count.
+fn counted_turns(store: &MemoryStore) -> u64 {
+    let records = block_on(store.list(&ListQuery::default())).unwrap();
+    let sum = |of: fn(&SessionRecord) -> u64| records.iter().map(of).sum::<u64>();
+    let turns = sum(|record| record.tokens.input) / 10;
+    assert_eq!(sum(|record| record.duration_ms), turns * 8);
+    assert_eq!(sum(|record| (record.cost_usd * 2.0) as u64), turns);
+    turns
 }
 
 /// Imports all sessions of a store into another one.
@@ -233,9 +253,9 @@ fn merge(from: &Arc<MemoryStore>, to: &MemoryStore) {
 fn logs(store: &MemoryStore) -> Vec<(String, Uuid)> {
     let text = |record: SessionRecord| {
         let events = block_on(store.read(record.id, Page::last(99))).unwrap();
-        let texts = events.iter().map(|stored| match stored.event().unwrap() {
-            Event::UserMessage(message) => message.content,
-            other => panic!("{other:?}"),
+        let texts = events.iter().filter_map(|stored| match stored.event().unwrap() {
+            Event::UserMessage(message) => Some(message.content),
+            _ => None,
         });
         (texts.collect::<Vec<_>>().join(" "), record.uuid.unwrap())
     };
@@ -278,6 +298,7 @@ fn three_stores_that_are_merged_in_any_order_have_each_log_once() {
             merge_all();
             for store in &stores {
                 assert_eq!(texts_of(store), ["base a", "base b", "base c"], "{order:?}, round {round}");
+                assert_eq!(counted_turns(store), 4, "{order:?}, round {round}");
             }
         }
         // The logs grow: one in the store that it comes from, one elsewhere.
@@ -298,6 +319,7 @@ fn three_stores_that_are_merged_in_any_order_have_each_log_once() {
                     ["base a more", "base b more", "base c"],
                     "{order:?}, round {round}"
                 );
+                assert_eq!(counted_turns(store), 6, "{order:?}, round {round}");
             }
         }
     }
@@ -314,6 +336,7 @@ fn copies_that_were_continued_in_steps_have_each_log_once() {
             }
             for store in &stores {
                 assert_eq!(texts_of(store), ["base a", "base x b", "base x c"], "{order:?}, round {round}");
+                assert_eq!(counted_turns(store), 5, "{order:?}, round {round}");
             }
         }
     }
