@@ -23,7 +23,7 @@ use azureal_core::{Counts, Event, Seq, SessionRecord, Tally};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::codec::Codec;
-use super::values::{Cells, is_too_large, number, unsigned};
+use super::values::{Cells, integer, is_too_large, number, unsigned};
 use super::{events, original_prompts, schema, sessions};
 use crate::timestamp::now;
 
@@ -46,27 +46,18 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    /// Adds up the turns of a session; `None` for a fork, whose log has turns of another session.
+    /// Adds up the turns of a session; `None` if it is not known which are its own.
     pub(super) fn of(
         connection: &Connection,
         codec: &mut Codec,
         session: i64,
     ) -> rusqlite::Result<Option<Self>> {
-        let is_fork = match connection
-            .prepare_cached("SELECT 1 FROM sessions WHERE id = ?1 AND forked_from IS NOT NULL")
-        {
-            Ok(mut fork) => fork.exists([session])?,
-            // A file of the original program has no such column, and no forks. One of the first release has forks, and does not say which sessions are some.
-            Err(_) => connection.prepare_cached("SELECT counted_seq FROM sessions").is_ok(),
-        };
-        if is_fork {
-            return Ok(None);
-        }
+        let Some(copied) = copied_seq(connection, session)? else { return Ok(None) };
         let mut ends = connection.prepare_cached(&format!(
-            "SELECT {} FROM events WHERE session_id = ?1 AND kind = 'Complete'",
+            "SELECT {} FROM events WHERE session_id = ?1 AND kind = 'Complete' AND seq > ?2",
             events::DATA
         ))?;
-        let mut rows = ends.query([session])?;
+        let mut rows = ends.query([session, copied])?;
         let mut totals: Option<Self> = None;
         while let Some(row) = rows.next()? {
             let json = codec.unpack(row.get_ref(0)?).ok();
@@ -100,6 +91,21 @@ impl Totals {
             )?
             .execute(params![session, self.cost_usd])?;
         Ok(())
+    }
+}
+
+/// Returns the last event that a session has from its origin, 0 if it is no fork; `None` if that is not known.
+fn copied_seq(connection: &Connection, session: i64) -> rusqlite::Result<Option<i64>> {
+    let select = |copied: &str| {
+        let sql = format!("SELECT iif(forked_from IS NULL, 0, {copied}) FROM sessions WHERE id = ?1");
+        connection.prepare_cached(&sql)
+    };
+    match select("copied_seq").or_else(|_| select("NULL")) {
+        Ok(mut copied) => {
+            copied.query_row([session], |row| Ok(integer(row.get_ref(0)?))).optional().map(Option::flatten)
+        }
+        // A file of the original program has no such column, and no forks. One of the first release has forks, and does not say which sessions are some.
+        Err(_) => Ok(connection.prepare_cached("SELECT counted_seq FROM sessions").is_err().then_some(0)),
     }
 }
 

@@ -291,6 +291,7 @@ pub(super) fn fork(
         params![forked, session, integer(at)],
     )?;
     let last_event = (copied > 0).then(|| transaction.last_insert_rowid());
+    transaction.execute("UPDATE sessions SET copied_seq = ?2 WHERE id = ?1", params![forked, integer(at)])?;
     transaction.execute(
         "INSERT INTO compactions (session_id, after_seq, summary, created, covers, writer, opening, covered_details)
          SELECT ?1, after_seq, summary, created, covers, writer, opening, covered_details FROM compactions
@@ -324,7 +325,7 @@ pub(super) fn clear(connection: &mut Connection, codec: &mut Codec, id: SessionI
     transaction.execute("DELETE FROM compactions WHERE session_id = ?1", [session])?;
     // The events are counted in the revision, which never falls.
     transaction.execute(
-        "UPDATE sessions SET last_event = NULL, completed = NULL,
+        "UPDATE sessions SET last_event = NULL, completed = NULL, copied_seq = 0,
                 changes = min(ifnull(changes, 0) + ifnull(event_count, 0) + 1, 9223372036854775807)
          WHERE id = ?1",
         [session],

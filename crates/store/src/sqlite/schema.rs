@@ -44,7 +44,7 @@ const NEEDED_COLUMNS: [(&str, &[&str]); 4] = [
 ///
 /// Never `context_tokens`, `output_tokens` or `context_window`: the original program drops columns of these names.
 /// [`azureal_core::Counts`] and [`super::counts`] describe their values.
-const OUR_COLUMNS: [(&str, &str); 26] = [
+const OUR_COLUMNS: [(&str, &str); 27] = [
     ("tokens_in", "INTEGER"),
     ("tokens_out", "INTEGER"),
     ("counted_seq", "INTEGER"),
@@ -71,6 +71,7 @@ const OUR_COLUMNS: [(&str, &str); 26] = [
     (CHANGES, "INTEGER"),
     (DETAIL_COLUMNS[0], "INTEGER"),
     (DETAIL_COLUMNS[1], "INTEGER"),
+    (COPIED, "INTEGER"),
 ];
 
 /// Columns that came after the second release: the totals of the cache.
@@ -79,13 +80,15 @@ const CACHE_COLUMNS: [&str; 2] = ["cache_read", "cache_write"];
 const CHANGES: &str = "changes";
 /// Others: what details add to the counted size, and the last event that this is true of. The older `told` is without them.
 const DETAIL_COLUMNS: [&str; 2] = ["details", "detailed_seq"];
+/// Another: the last event that a fork has from its origin. Unknown of an older fork.
+const COPIED: &str = "copied_seq";
 /// The same of the part that a summary covers, beside the older `covers`.
 const COVERED_DETAILS: &str = "covered_details";
 
 /// Returns whether a file of the second release, or one since, may lack this column. Without it, the counts of such a file are
 /// complete.
 fn is_later(column: &str) -> bool {
-    column == CHANGES || CACHE_COLUMNS.contains(&column) || DETAIL_COLUMNS.contains(&column)
+    [CHANGES, COPIED].contains(&column) || CACHE_COLUMNS.contains(&column) || DETAIL_COLUMNS.contains(&column)
 }
 
 /// The columns that we add to a compaction.

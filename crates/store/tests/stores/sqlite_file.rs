@@ -6,6 +6,7 @@ use std::process::Command;
 use crate::scratch::{
     self, Project, append, have, new_session, original_append, original_session, read_all, wait,
 };
+use azureal_store::core::event::Complete;
 use azureal_store::core::{
     Compaction, Event, ListOrder, ListQuery, NewSession, NewTurn, Page, Seq, SessionId, SessionStore,
     StoreError, Tokens, read_context,
@@ -380,6 +381,54 @@ fn a_file_without_the_index_of_times_is_listed_by_them_and_gets_it() {
     assert_eq!(times(&store)[0], (3, created), "all that is known of it");
     let indexes = "SELECT count(*) FROM sqlite_schema WHERE name = 'idx_sessions_last_active'";
     assert_eq!(project.raw().query_row(indexes, [], |row| row.get(0)), Ok(1));
+}
+
+#[test]
+fn totals_of_a_fork_that_the_original_program_overwrote_are_those_of_its_own_turns() {
+    let project = Project::new();
+    let store = project.store();
+    let end = |cost_usd, duration_ms| {
+        let complete = Complete { success: true, cost_usd, duration_ms, ..Complete::default() };
+        [Event::user("x"), Event::Complete(complete)]
+    };
+    let id = new_session(&store);
+    append(&store, id, end(4.0, 400));
+    append(&store, id, end(8.0, 800));
+    let forks = [Seq::END, Seq(2)].map(|at| wait(store.fork(id, at, NewSession::default())).unwrap());
+    let totals = |id| {
+        let record = wait(store.get(id)).unwrap();
+        let all = wait(store.list(&ListQuery::default())).unwrap();
+        assert_eq!(all.iter().find(|listed| listed.id == id), Some(&record));
+        (record.cost_usd, record.duration_ms)
+    };
+    let original = project.raw();
+    let overwrite = |id: SessionId| {
+        original_append(&original, id.number().into(), &end(0.25, 25));
+        let sql = "UPDATE sessions SET cost_usd = 0.25, duration_ms = 25 WHERE id = ?1";
+        original.execute(sql, [id.number()]).unwrap();
+    };
+    for fork in forks {
+        append(&store, fork, end(1.5, 150));
+        overwrite(fork);
+        assert_eq!(totals(fork), (1.75, 175));
+        // The next turn stores the sum.
+        append(&store, fork, end(1.0, 100));
+        assert_eq!(totals(fork), (2.75, 275));
+        assert_eq!(totals(id), (12.0, 1200));
+    }
+    // A cleared fork keeps its totals, and all that it has then is its own.
+    wait(store.clear(forks[0])).unwrap();
+    append(&store, forks[0], end(2.0, 200));
+    assert_eq!(totals(forks[0]), (4.75, 475));
+    overwrite(forks[0]);
+    assert_eq!(totals(forks[0]), (2.25, 225), "the cleared turns are known nowhere else");
+    // Of a fork of an earlier version nobody knows where its own turns begin.
+    original.execute_batch("ALTER TABLE sessions DROP COLUMN copied_seq").unwrap();
+    let store = project.store();
+    overwrite(forks[1]);
+    assert_eq!(wait(store.get(forks[1])).unwrap().cost_usd, 0.25);
+    overwrite(id);
+    assert_eq!(wait(store.get(id)).unwrap().cost_usd, 12.25);
 }
 
 #[test]
