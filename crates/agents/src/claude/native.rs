@@ -24,7 +24,7 @@ use crate::native::files::{self, ProjectFolders};
 use crate::native::lines::{Line, Lines, any_object, first_objects, last_time};
 use crate::native::records::{LineParser, LineTurns};
 use crate::native::{NativeError, NativeHead, NativeHome, NativeSession, NativeSource, NativeTurns};
-use crate::wire::lenient;
+use crate::wire::{Loose, lenient};
 
 /// The sessions of Claude Code.
 #[derive(Debug, Clone, Copy)]
@@ -102,6 +102,8 @@ impl NativeHome for ClaudeHome {
             }
             // A session of 2.0 that only warms up a subagent begins with this word.
             if found.kind == "user" {
+                head.first = Some(found.uuid);
+                head.copied_from = found.forked_from.0.map(|origin| origin.session_id);
                 let text = fields.read::<WireTurn<'_>>().and_then(|turn| typed::text(&turn));
                 head.is_subagent |= found.is_sidechain && text.as_deref() == Some("Warmup");
                 return ControlFlow::Break(());
@@ -146,8 +148,18 @@ struct LineHead<'a> {
     is_sidechain: bool,
     #[serde(default, deserialize_with = "lenient")]
     custom_title: Option<String>,
+    /// The origin of a line that `/branch` copied. `--fork-session` copies lines without a word.
+    #[serde(default)]
+    forked_from: Loose<Origin>,
     #[serde(default, borrow)]
     message: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Origin {
+    #[serde(default, deserialize_with = "lenient")]
+    session_id: String,
 }
 
 impl LineHead<'_> {

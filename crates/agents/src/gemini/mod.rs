@@ -127,6 +127,8 @@ impl NativeHome for GeminiHome {
             title: metadata.summary,
             started: metadata.start_time.parse().ok(),
             ended: last_time(&session.path),
+            first: None,
+            copied_from: None,
             is_subagent: metadata.kind == "subagent",
             is_headless: false,
         })

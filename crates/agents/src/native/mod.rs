@@ -137,6 +137,11 @@ pub struct NativeHead {
     pub started: Option<Timestamp>,
     /// The time of its last entry, if its end shows it.
     pub ended: Option<Timestamp>,
+    /// The agent's own id of its first entry. A fork that begins with a copy of its origin has the same. `None` if forks begin
+    /// otherwise.
+    pub first: Option<String>,
+    /// The session that it is a copy of, as far as it goes.
+    pub copied_from: Option<String>,
     /// Whether it is the work of a subagent, and no conversation of its own.
     pub is_subagent: bool,
     /// Whether the program ran without its interface, for one prompt: azureal itself may have started it.

@@ -27,6 +27,16 @@ fn a_head_says_where_and_when_a_session_began() {
 }
 
 #[test]
+fn forks_begin_with_the_entry_of_their_origin_and_some_name_it() {
+    let case = Case::named("claude/forked");
+    let home = case.open();
+    let heads: Vec<_> = case.sessions().iter().map(|session| home.head(session).unwrap()).collect();
+    let [fork, branch, origin] = heads.as_slice() else { panic!("{heads:?}") };
+    assert!(origin.first.is_some() && fork.first == origin.first && branch.first == origin.first);
+    assert_eq!((&branch.copied_from, &fork.copied_from), (&Some(origin.id.clone()), &None));
+}
+
+#[test]
 fn sessions_of_another_project_are_left_out_if_their_folder_shows_it() {
     for name in ["gemini/three-turns", "gemini/continued", "qwen/three-turns"] {
         let case = Case::named(name);

@@ -130,6 +130,10 @@ impl NativeSessions {
                     continue;
                 }
             };
+            if let Some(first) = &head.first {
+                let family = self.families.entry(first.clone()).or_default();
+                family.extend([Some(&head.id), head.copied_from.as_ref()].into_iter().flatten().cloned());
+            }
             let project = head
                 .cwd
                 .as_ref()

@@ -108,7 +108,9 @@ impl NativeSessions {
             return Err(Error::new("import", "the home of the session is not open"));
         };
         let (agent, home) = (source.agent(), &**home);
-        Ok(NativeCandidate { agent, home, session: &found.session, head: &found.head })
+        let family = found.head.first.as_ref().and_then(|first| self.families.get(first));
+        let family = family.map_or(&[][..], Vec::as_slice);
+        Ok(NativeCandidate { agent, home, session: &found.session, head: &found.head, family })
     }
 
     /// Keeps the source of an imported session as its original. The one of an unchanged session is missing if its import was killed.

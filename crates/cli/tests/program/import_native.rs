@@ -475,6 +475,25 @@ fn a_turn_that_azureal_ran_is_not_imported() {
 }
 
 #[test]
+fn the_tokens_of_copied_turns_are_counted_once_in_any_order() {
+    // A session, a branch of it (`/branch`) and a fork of it (`--fork-session`), with two, one and three requests of their own.
+    let home =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../agents/tests/sessions/fixtures/claude/forked/dot-claude");
+    let branch = format!("{home}/projects/-home-dev-project/7e6c33a7-4ff4-4285-b8c8-619ad06ec948.jsonl");
+    for (first, expected) in [(home, [200, 100, 300]), (branch.as_str(), [300, 0, 300])] {
+        let world = World::new();
+        assert_eq!(run(&world, &["import", first]).code, 0);
+        assert_eq!(run(&world, &["import", home]).code, 0);
+        let listed = run(&world, &["list", "--all", "--json"]).json();
+        let mut tokens: Vec<(&str, u64)> = (listed.as_array().unwrap().iter())
+            .map(|session| (session["id"].as_str().unwrap(), session["input_tokens"].as_u64().unwrap()))
+            .collect();
+        tokens.sort_unstable();
+        assert_eq!(tokens.iter().map(|(_, tokens)| *tokens).collect::<Vec<_>>(), expected, "{listed}");
+    }
+}
+
+#[test]
 fn a_project_whose_store_cannot_be_written_does_not_stop_the_others() {
     let world = World::new();
     fs::create_dir_all(world.path("q/.git")).unwrap();

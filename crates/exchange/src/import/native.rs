@@ -59,6 +59,15 @@ pub struct NativeCandidate<'a> {
     pub session: &'a NativeSession,
     /// Its head.
     pub head: &'a NativeHead,
+    /// The ids of the sessions that begin with the same entry: forks and their origin. It may be one of them.
+    pub family: &'a [String],
+}
+
+impl<'a> NativeCandidate<'a> {
+    /// Returns the ids of the other sessions of its family.
+    fn relatives(self) -> impl Iterator<Item = &'a String> {
+        self.family.iter().filter(move |id| **id != self.head.id)
+    }
 }
 
 /// The import of native sessions into a store.
@@ -237,7 +246,9 @@ impl NativeImport<'_> {
         if earlier.is_empty() && candidate.head.is_headless && self.runs.contains(id) {
             return done(Some(NativeImported::left_out(LeftOut::Ours)));
         }
-        if !earlier.is_empty() && self.in_batches && !self.is_dry {
+        // The turns that a fork has from its origin are known when that is stored.
+        let is_alone = !earlier.is_empty() || candidate.relatives().next().is_some();
+        if is_alone && self.in_batches && !self.is_dry {
             return Ok(Some(NativeStep::Alone));
         }
         let mark = ledger_mark(agent, id, earlier.len());
@@ -272,6 +283,7 @@ impl NativeImport<'_> {
             None => None,
         };
         let mut reader = Reader::new(candidate, self.now)?;
+        origins.extend(self.stored_relatives(candidate).await?);
         for origin in origins {
             reader.counted.push(self.landmarks(origin, Seq::END).await?);
         }
@@ -369,6 +381,23 @@ impl NativeImport<'_> {
             turn.events.iter().filter(|_| !turn.is_ours).for_each(|event| add_landmark(&mut given, event));
         }
         Ok(stored.starts_with(&given))
+    }
+
+    /// Returns the sessions of the store that other sessions of the family were imported to.
+    async fn stored_relatives(&self, candidate: NativeCandidate<'_>) -> Result<Vec<SessionId>, StoreError> {
+        let mut stored = Vec::new();
+        for id in candidate.relatives() {
+            for before in 0.. {
+                let Some(mark) = self.store.mark(&ledger_mark(candidate.agent, id, before)).await? else {
+                    break;
+                };
+                match self.store.get(mark.session).await {
+                    Err(StoreError::NoSuchSession(_)) => {}
+                    record => stored.push(record?.id),
+                }
+            }
+        }
+        Ok(stored)
     }
 
     /// Returns the landmarks of a session up to an event.

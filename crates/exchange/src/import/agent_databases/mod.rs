@@ -288,6 +288,8 @@ impl Listed {
             title: self.title.filter(|title| !title.is_empty()),
             started: jiff::Timestamp::from_millisecond(self.created).ok().filter(|_| self.created > 0),
             ended: None,
+            first: None,
+            copied_from: None,
             is_subagent: self.is_subagent,
             is_headless: false,
         };

@@ -94,7 +94,8 @@ impl World {
         let home = claude().open(self.folder.path(), self.folder.path()).unwrap();
         let session = home.sessions(None).next().unwrap().unwrap();
         let head = home.head(&session).unwrap();
-        let candidate = NativeCandidate { agent: "claude", home: &*home, session: &session, head: &head };
+        let candidate =
+            NativeCandidate { agent: "claude", home: &*home, session: &session, head: &head, family: &[] };
         let (store, now, used_in) = (&*self.store, Some(now), None);
         let import =
             NativeImport { store, runs: &runs, is_dry, again, in_batches: true, now, used_in, run: "" };
@@ -460,8 +461,13 @@ fn a_session_that_is_imported_by_several_processes_at_once_is_there_once() {
                 let home = claude().open(world.folder.path(), world.folder.path()).unwrap();
                 let session = home.sessions(None).next().unwrap().unwrap();
                 let head = home.head(&session).unwrap();
-                let candidate =
-                    NativeCandidate { agent: "claude", home: &*home, session: &session, head: &head };
+                let candidate = NativeCandidate {
+                    agent: "claude",
+                    home: &*home,
+                    session: &session,
+                    head: &head,
+                    family: &[],
+                };
                 let now = SystemTime::now() + Duration::from_secs(3600);
                 let runs = StoredRuns::default();
                 let import = NativeImport {
