@@ -8,7 +8,7 @@ use azureal_search::{Filters, Found, SearchRole, Searcher};
 use azureal_testkit::thorough;
 use futures_executor::block_on;
 
-use crate::world::{AGENTS, Random, TOOLS, change, query};
+use crate::world::{AGENTS, Random, TIMES, TOOLS, change, query};
 
 pub(crate) fn searcher<'a>(store: &'a dyn SessionStore, index: Option<&'a dyn SearchIndex>) -> Searcher<'a> {
     Searcher {
@@ -27,40 +27,47 @@ pub(crate) fn places(found: &Found) -> BTreeSet<(SessionId, Seq)> {
     found.hits.iter().map(|hit| (hit.session.id, hit.seq)).collect()
 }
 
-fn filters(random: &mut Random, sessions: &[SessionId]) -> Filters {
+/// Returns filters, often several.
+pub(crate) fn filters(random: &mut Random, sessions: &[SessionId]) -> Filters {
     let mut filters = Filters::default();
-    match random.below(10) {
-        0 => filters.roles = vec![random.one(&SearchRole::ALL), random.one(&SearchRole::ALL)],
-        1 => filters.tools = vec![random.one(&TOOLS).to_uppercase()],
-        2 => filters.agents = vec![random.one(&AGENTS).to_uppercase()],
-        3 => filters.sessions = sessions.iter().take(random.below(4)).copied().collect::<Vec<_>>().into(),
-        4 => filters.without = sessions.first().copied(),
-        5 => filters.without_tools = [random.one(&TOOLS), random.one(&TOOLS)].map(str::to_uppercase).into(),
-        6 => {
-            filters.worktree =
-                Some(WorktreeFilter { names: vec!["../feat".into()], last_part: "feat".into() });
+    for _ in 0..random.below(4) {
+        match random.below(8) {
+            0 => filters.roles = vec![random.one(&SearchRole::ALL), random.one(&SearchRole::ALL)],
+            1 => filters.tools = vec![random.one(&TOOLS).to_uppercase()],
+            2 => {
+                filters.without_tools = [random.one(&TOOLS), random.one(&TOOLS)].map(str::to_uppercase).into()
+            }
+            3 => filters.agents = vec![random.one(&AGENTS).to_uppercase()],
+            4 => filters.sessions = sessions.iter().take(random.below(4)).copied().collect::<Vec<_>>().into(),
+            5 => filters.without = sessions.first().copied(),
+            6 => {
+                filters.worktree =
+                    Some(WorktreeFilter { names: vec!["../feat".into()], last_part: "feat".into() });
+            }
+            _ => filters.since = Some(random.one(&TIMES).1),
         }
-        _ => {}
     }
     filters
 }
 
-/// Searches a store again and again while it changes, by its indexes and without them.
+/// Searches a store while it changes, by its indexes and without them: as many random queries as given.
 pub(crate) fn search_contract(
     store: &dyn SessionStore,
     words: &dyn SearchIndex,
     substrings: &dyn SearchIndex,
+    all_queries: usize,
 ) {
     assert_eq!((words.kind(), substrings.kind()), (IndexKind::Words, IndexKind::Substrings));
     let mut random = Random::new(17);
     let mut sessions = Vec::new();
     // The number of queries of words, of others that an index narrows down, and of others; and of hits.
     let (mut queries, mut hits) = ([0; 3], [0; 3]);
-    for _ in 0..thorough(20, 60) {
+    let rounds = thorough(20, 60);
+    for _ in 0..rounds {
         for _ in 0..12 {
             change(store, &mut sessions, &mut random);
         }
-        for _ in 0..thorough(10, 58) {
+        for _ in 0..all_queries / rounds {
             let (text, query) = query(&mut random);
             let Ok(query) = query else { continue };
             let filters = filters(&mut random, &sessions);
@@ -97,7 +104,7 @@ pub(crate) fn search_contract(
             hits[sort] += by_index.hits.len();
         }
     }
-    let least = [thorough(100, 2_000), 20, 10];
+    let least = [all_queries / 2, 20, 10];
     let is_enough = (0..3).all(|sort| queries[sort] > least[sort] && hits[sort] > queries[sort]);
     assert!(is_enough, "{hits:?} hits of {queries:?} queries");
 }

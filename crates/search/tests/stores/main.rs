@@ -19,6 +19,7 @@ use azureal_store::redis::{RedisAddress, RedisOptions, RedisStore};
 use azureal_store::sqlite::{SqliteOptions, SqliteStore};
 use azureal_store::{MemoryStore, ServerAddress};
 use azureal_testkit::servers::{PostgresServer, RedisServer};
+use azureal_testkit::thorough;
 use futures_executor::block_on;
 use tempfile::TempDir;
 
@@ -40,14 +41,14 @@ fn a_search_of_sqlite_is_a_scan() {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(folder.path().join("x.azs"), SqliteOptions::default()).unwrap();
     let (words, substrings) = indexes(&folder);
-    search_contract(&store, &words, &substrings);
+    search_contract(&store, &words, &substrings, thorough(1_000, 4_000));
 }
 
 #[test]
 fn a_search_of_memory_is_a_scan() {
     let folder = tempfile::tempdir().unwrap();
     let (words, substrings) = indexes(&folder);
-    search_contract(&MemoryStore::default(), &words, &substrings);
+    search_contract(&MemoryStore::default(), &words, &substrings, thorough(2_000, 4_000));
 }
 
 #[test]
@@ -58,7 +59,7 @@ fn a_search_of_redis_is_a_scan() {
     let store = block_on(RedisStore::open(&address, RedisOptions::default())).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let (words, substrings) = indexes(&folder);
-    search_contract(&store, &words, &substrings);
+    search_contract(&store, &words, &substrings, thorough(300, 4_000));
 }
 
 #[test]
@@ -69,7 +70,7 @@ fn a_search_of_postgres_is_a_scan() {
     let store = block_on(PostgresStore::open(&address, PostgresOptions::default())).unwrap();
     let words = block_on(store.search_index()).unwrap().unwrap();
     let folder = tempfile::tempdir().unwrap();
-    search_contract(&store, words, &indexes(&folder).1);
+    search_contract(&store, words, &indexes(&folder).1, thorough(300, 4_000));
 }
 
 #[test]

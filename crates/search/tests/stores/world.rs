@@ -76,6 +76,13 @@ const WORDS: [&str; 46] = [
 ];
 
 pub(crate) const TOOLS: [&str; 4] = ["Bash", "Edit", "mcp__x-y__z", "bash"];
+/// Times of turns, in seconds since 1970 too.
+pub(crate) const TIMES: [(&str, i64); 3] = [
+    ("2000-02-29T12:00:00Z", 951_825_600),
+    ("2026-01-31T09:30:00Z", 1_769_851_800),
+    ("2026-01-31T09:30:01Z", 1_769_851_801),
+];
+
 pub(crate) const AGENTS: [&str; 3] = ["claude", "codex", "Ägent-1"];
 
 fn text(random: &mut Random) -> String {
@@ -126,7 +133,8 @@ pub(crate) fn turn(random: &mut Random) -> NewTurn {
         events.push(Event::Init(Init { agent: Some(random.one(&AGENTS).to_owned()), ..Init::default() }));
     }
     events.extend((0..random.below(8)).map(|_| event(random)));
-    NewTurn::verbatim(events)
+    let happened_at = (random.below(2) == 0).then(|| random.one(&TIMES).0.to_owned());
+    NewTurn { happened_at, ..NewTurn::verbatim(events) }
 }
 
 /// Changes a store at random: turns, new sessions, forks, clears, deletions, names.
