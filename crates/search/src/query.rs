@@ -8,6 +8,7 @@ use memchr::memmem;
 use regex::{Regex, RegexBuilder};
 use regex_syntax::ParserBuilder;
 
+use crate::rank::Counts;
 use crate::required::required;
 use crate::tokens::{Word, each_placed_word, tokens, words};
 
@@ -219,20 +220,15 @@ impl Query {
         }
     }
 
-    /// Returns the number of times that each clause is in a text, and the number of tokens of the text; `None` if all texts that match
-    /// have the same rank.
-    pub(crate) fn counts(&self, text: &str) -> Option<(Vec<u32>, usize)> {
-        match self {
-            Self::Words(clauses) => {
-                let tokens = tokens(text);
-                let count = |clause: &Clause| {
-                    u32::try_from(memmem::find_iter(tokens.as_bytes(), clause.needle.trim_end()).count())
-                        .unwrap_or(u32::MAX)
-                };
-                Some((clauses.iter().map(count).collect(), tokens.split(' ').count()))
-            }
-            Self::Pattern(_) => None,
-        }
+    /// Counts the clauses and the tokens of a text; `None` if all texts that match have the same rank.
+    pub(crate) fn counts(&self, text: &str) -> Option<Counts> {
+        let Self::Words(clauses) = self else { return None };
+        let tokens = tokens(text);
+        let count = |clause: &Clause| count_places(tokens.as_bytes(), clause.needle.as_bytes());
+        Some(Counts {
+            clauses: clauses.iter().map(count).collect(),
+            tokens: tokens.split_ascii_whitespace().count() as u64,
+        })
     }
 
     /// Returns the number of its clauses.
@@ -289,6 +285,18 @@ fn on_one_line(error: &regex_syntax::Error, text: &str) -> String {
     };
     let before = text.get(..place).unwrap_or_default().chars().count();
     format!("{what} (character {})", before + 1)
+}
+
+/// Counts the places of a needle. They overlap: the space behind a word is that before the next.
+fn count_places(text: &[u8], needle: &[u8]) -> u32 {
+    let finder = memmem::Finder::new(needle);
+    let mut rest = text;
+    let mut count = 0u32;
+    while let Some(place) = finder.find(rest) {
+        count = count.saturating_add(1);
+        rest = rest.get(place + 1..).unwrap_or_default();
+    }
+    count
 }
 
 /// Only the last words are kept: a text may have millions.
@@ -432,6 +440,20 @@ mod tests {
         assert_eq!(in_part.as_slice(), std::slice::from_ref(&(6..9)));
     }
 
+    #[test]
+    fn whole_words_are_counted() {
+        let counts = |query: &str| {
+            let counts = Query::words(query).unwrap().counts("tok tok token: TOK, a tok a a a").unwrap();
+            (counts.clauses, counts.tokens)
+        };
+        for (query, expected) in
+            [("tok", 4), ("tok*", 5), ("\"tok a\"", 2), ("\"tok tok\"", 1), ("\"a a\"", 2), ("b", 0)]
+        {
+            assert_eq!(counts(query), (vec![expected], 9), "{query}");
+        }
+        assert_eq!(counts("a tok*").0, [4, 5]);
+    }
+
     proptest! {
         #[test]
         fn a_text_is_found_by_each_of_its_words_and_by_all_of_it(text in "[a-zA-Z0-9_ äÄ検索✅./:-]{0,50}") {
@@ -454,6 +476,7 @@ mod tests {
         ) {
             if let Ok(query) = Query::words(&query) {
                 let is_match = query.matches(&text);
+                prop_assert_eq!(query.counts(&text).unwrap().has_all(), is_match);
                 let places = query.places(&text, 0..999);
                 prop_assert!(!is_match || !places.is_empty());
                 if let Query::Words(clauses) = &query && clauses.len() == 1 {

@@ -9,28 +9,55 @@ pub(crate) fn rank(score: f64, active: i64, now: i64) -> f64 {
     score * (1.0 + (-age / HALF_LIFE).exp2())
 }
 
-/// Collects what BM25 needs of scanned events.
+/// What BM25 needs of a text.
+#[derive(Debug)]
+pub(crate) struct Counts {
+    /// How often it has each clause of the query.
+    pub(crate) clauses: Vec<u32>,
+    /// The number of its tokens.
+    pub(crate) tokens: u64,
+}
+
+impl Counts {
+    /// Returns whether the text has all clauses.
+    pub(crate) fn has_all(&self) -> bool {
+        self.clauses.iter().all(|count| *count > 0)
+    }
+}
+
+/// Collects what BM25 needs of all texts.
 #[derive(Debug, Default)]
 pub(crate) struct Statistics {
-    /// The number of events.
-    pub(crate) events: u64,
+    /// The number of texts.
+    texts: u64,
     /// The number of their tokens.
-    pub(crate) tokens: u64,
-    /// The number of events that match.
-    pub(crate) matching: u64,
+    tokens: u64,
+    /// The number of texts that have each clause.
+    with_clause: Vec<u64>,
 }
 
 impl Statistics {
-    /// Returns BM25 of an event, with the constants of FTS5. Every event that is scored has all words of the query, so they weigh the same.
-    pub(crate) fn score(&self, counts: &[u32], tokens: usize) -> f64 {
-        let (events, matching) = (self.events as f64, self.matching as f64);
-        let rarity = ((events - matching + 0.5) / (matching + 0.5)).ln().max(1e-6);
-        let average = (self.tokens as f64 / events.max(1.0)).max(1.0);
-        let length = 1.2 * (0.25 + 0.75 * tokens as f64 / average);
-        counts
-            .iter()
-            .map(|count| f64::from(*count))
-            .map(|count| rarity * count * 2.2 / (count + length))
+    pub(crate) fn add(&mut self, text: &Counts) {
+        self.texts += 1;
+        self.tokens += text.tokens;
+        self.with_clause.resize(text.clauses.len(), 0);
+        for (texts, count) in self.with_clause.iter_mut().zip(&text.clauses) {
+            *texts += u64::from(*count > 0);
+        }
+    }
+
+    /// Returns BM25 of a text, as FTS5 computes it.
+    pub(crate) fn score(&self, text: &Counts) -> f64 {
+        let texts = self.texts as f64;
+        let average = self.tokens as f64 / texts;
+        let length = 1.2 * (0.25 + 0.75 * text.tokens as f64 / average);
+        let clauses = text.clauses.iter().zip(&self.with_clause);
+        clauses
+            .map(|(count, with)| {
+                let (count, with) = (f64::from(*count), *with as f64);
+                let rarity = ((texts - with + 0.5) / (with + 0.5)).ln().max(1e-6);
+                rarity * count * 2.2 / (count + length)
+            })
             .sum()
     }
 }
@@ -44,9 +71,16 @@ mod tests {
         let day = 24 * 3600;
         assert!(rank(1.0, 100 * day, 100 * day) > rank(1.0, 50 * day, 100 * day));
         assert!(rank(3.0, 0, 100 * day) > rank(1.0, 100 * day, 100 * day));
-        let statistics = Statistics { events: 100, tokens: 5_000, matching: 3 };
-        assert!(statistics.score(&[2], 50) > statistics.score(&[1], 50));
-        assert!(statistics.score(&[1], 20) > statistics.score(&[1], 200));
-        assert!(Statistics::default().score(&[1], 1) > 0.0);
+        let text = |clauses: &[u32], tokens| Counts { clauses: clauses.to_vec(), tokens };
+        let mut statistics = Statistics::default();
+        for (clauses, tokens) in [([2, 0], 50), ([1, 1], 20), ([1, 0], 200)] {
+            statistics.add(&text(&clauses, tokens));
+        }
+        (0..100).for_each(|_| statistics.add(&text(&[0, 0], 50)));
+        let score = |clauses: &[u32], tokens| statistics.score(&text(clauses, tokens));
+        assert!(score(&[2, 0], 50) > score(&[1, 0], 50));
+        assert!(score(&[1, 0], 20) > score(&[1, 0], 200));
+        assert!(score(&[1, 2], 50) > score(&[2, 1], 50), "the second clause is rarer");
+        assert!(score(&[1, 0], 0) > 0.0);
     }
 }

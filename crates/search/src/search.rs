@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use azureal_core::{
-    EventSource, IndexCondition, IndexHit, IndexQuery, ListQuery, PAGE_EVENTS, Page, Redactor, SearchIndex,
-    Seq, SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, WorktreeFilter, async_trait,
+    Event, EventSource, IndexCondition, IndexHit, IndexQuery, ListQuery, PAGE_EVENTS, Page, Redactor,
+    SearchIndex, Seq, SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, WorktreeFilter,
+    async_trait,
 };
 
 use futures_util::future::join_all;
@@ -15,7 +16,7 @@ use futures_util::future::join_all;
 use crate::agents::Agents;
 use crate::catch_up::{Progress, catch_up};
 use crate::query::Query;
-use crate::rank::{Statistics, rank};
+use crate::rank::{Counts, Statistics, rank};
 use crate::snippet::Snippet;
 use crate::text::{SearchRole, SearchedText, searched_text};
 use crate::time::seconds_of;
@@ -169,8 +170,7 @@ struct Match {
     searched: SearchedText,
     agent: Option<String>,
     snippet: Snippet,
-    /// The number of times that it has each clause, and the number of its tokens.
-    counts: Option<(Vec<u32>, usize)>,
+    counts: Option<Counts>,
 }
 
 impl Searcher<'_> {
@@ -292,11 +292,13 @@ impl Searcher<'_> {
             let events =
                 join_all(next.iter().map(|(_, hit)| read_event(self.store, hit.session, hit.seq))).await;
             for ((score, hit), event) in next.into_iter().zip(events) {
-                // `None` if the event has changed, or its session is gone.
-                let searched = event?.and_then(|event| self.searched(&event, query, filters));
-                let (Some(searched), Some(session)) = (searched, sessions.get(hit.session).await?) else {
-                    continue;
-                };
+                // `None` if the event is gone, or has changed.
+                let Some(stored) = event? else { continue };
+                let Ok(event) = stored.event() else { continue };
+                let is_match =
+                    |searched: &SearchedText| filters.takes_text(searched) && query.matches(&searched.text);
+                let Some(searched) = self.searched(&event).filter(is_match) else { continue };
+                let Some(session) = sessions.get(hit.session).await? else { continue };
                 found.hits.push(Hit {
                     session,
                     seq: hit.seq,
@@ -315,15 +317,12 @@ impl Searcher<'_> {
         Ok(found)
     }
 
-    /// Returns the searched text of an event, if it matches.
-    fn searched(&self, stored: &StoredEvent, query: &Query, filters: &Filters) -> Option<SearchedText> {
-        let event = stored.event().ok()?;
-        let event = match self.mask {
-            Some(mask) => mask.redact_event(&event).into_owned(),
-            None => event,
-        };
-        let searched = searched_text(&event)?;
-        (filters.takes_text(&searched) && query.matches(&searched.text)).then_some(searched)
+    /// Returns the searched text of an event, without secrets if they are masked.
+    fn searched(&self, event: &Event) -> Option<SearchedText> {
+        match self.mask {
+            Some(mask) => searched_text(&mask.redact_event(event)),
+            None => searched_text(event),
+        }
     }
 
     async fn scan_all(
@@ -366,15 +365,15 @@ impl Searcher<'_> {
                 found.not_searched += 1;
             }
         }
-        found.total = Total { events: scan.statistics.matching, is_least: found.not_searched > 0 };
+        found.total = Total { events: scan.matching, is_least: found.not_searched > 0 };
         found.damaged = scan.damaged;
         let (statistics, matches) = (scan.statistics, scan.matches);
         found.hits = matches
             .into_iter()
             .map(|found| Hit {
                 score: rank(
-                    found.counts.map_or(1.0, |(counts, tokens)| statistics.score(&counts, tokens)),
-                    seconds_of(&found.session.last_active),
+                    found.counts.as_ref().map_or(1.0, |counts| statistics.score(counts)),
+                    seconds_of(found.session.active_at()),
                     now(),
                 ),
                 session: found.session,
@@ -435,13 +434,26 @@ impl Searcher<'_> {
                     continue;
                 };
                 agents.note(&event, &mut matches, |found: &mut Match, agent| found.agent = agent);
-                let Some(searched) = self.searched(stored, query, filters) else { continue };
+                let Some(searched) = self.searched(&event) else { continue };
+                let mut counts = query.counts(&searched.text);
+                let is_match = match &mut counts {
+                    Some(counts) => {
+                        // An index has the role and the tool as tokens too.
+                        counts.tokens += 1 + u64::from(searched.tool.is_some());
+                        scan.statistics.add(counts);
+                        counts.has_all()
+                    }
+                    None => query.matches(&searched.text),
+                };
+                if !is_match || !filters.takes_text(&searched) {
+                    continue;
+                }
                 agents.pushed(&event);
                 matches.push(Match {
                     session: Arc::clone(&record),
                     seq: stored.seq,
                     snippet: Snippet::of(&searched.text, query),
-                    counts: query.counts(&searched.text),
+                    counts,
                     // Only its head is needed from here on.
                     searched: SearchedText { text: String::new(), ..searched },
                     agent: agents.current().cloned(),
@@ -455,7 +467,6 @@ impl Searcher<'_> {
                 break;
             }
         }
-        scan.statistics.events += record.counts.events;
         scan.keep(matches.drain(..).filter(is_wanted), &mut kept, room);
         scan.matches.extend(kept);
         Ok(is_whole)
@@ -465,6 +476,9 @@ impl Searcher<'_> {
 #[derive(Default)]
 struct Scan {
     matches: Vec<Match>,
+    /// The number of events that match.
+    matching: u64,
+    /// Those of all events, whether they match or not.
     statistics: Statistics,
     progress: Progress,
     damaged: u64,
@@ -474,8 +488,7 @@ impl Scan {
     /// Counts matches of a session, and keeps the last ones as far as there is room.
     fn keep(&mut self, matches: impl Iterator<Item = Match>, kept: &mut VecDeque<Match>, room: usize) {
         for found in matches {
-            self.statistics.matching += 1;
-            self.statistics.tokens += found.counts.as_ref().map_or(0, |(_, tokens)| *tokens as u64);
+            self.matching += 1;
             kept.push_back(found);
             if kept.len() > room {
                 kept.pop_front();

@@ -44,6 +44,8 @@ const MOST_RANKED_PREFIX: usize = 1_000;
 
 /// The score of events that are all the same.
 const ALIKE: &str = "-1.0";
+/// The score of a text. How rare its role and its tool are says nothing of it.
+const BM25: &str = "bm25(tokens, 1.0, 0.0)";
 
 /// Finds events, the ones that were indexed last first.
 pub(super) fn find(
@@ -61,7 +63,7 @@ pub(super) fn find(
             return Ok(hits);
         }
     }
-    find_scored(connection, query, "bm25(tokens)")
+    find_scored(connection, query, BM25)
 }
 
 /// Finds events with this score of FTS5, of which the smallest is the best.

@@ -9,12 +9,14 @@ const LABEL: char = '\u{E000}';
 /// Stands around the code of a character that a token of the table cannot have.
 const ESCAPE: char = '\u{E001}';
 
-pub(super) fn push_labels(event: &IndexedEvent, text: &mut String) {
-    text.push_str(&label('r', event.role));
+/// Returns the labels of an event.
+pub(super) fn labels(event: &IndexedEvent) -> String {
+    let mut labels = label('r', event.role);
     if let Some(tool) = &event.tool {
-        text.push(' ');
-        text.push_str(&label('t', tool));
+        labels.push(' ');
+        labels.push_str(&label('t', tool));
     }
+    labels
 }
 
 /// Returns a label of a sort: the value with all that the tokenizer would split at, or fold, written as its code.

@@ -23,7 +23,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, Transactio
 use rustix::fs::OFlags;
 
 /// The version of the tables. A file of another version is made again.
-const TABLES_VERSION: u32 = 2;
+const TABLES_VERSION: u32 = 3;
 
 const COMPANIONS: [&str; 3] = ["-journal", "-wal", "-shm"];
 
@@ -54,11 +54,11 @@ const SHADOWS: [&str; 4] = ["tokens_data", "tokens_idx", "tokens_docsize", "toke
 fn tables(kind: IndexKind) -> impl Iterator<Item = (&'static str, &'static str)> {
     let tokens = match kind {
         IndexKind::Words => {
-            "CREATE VIRTUAL TABLE tokens USING fts5(text, content='', contentless_delete=1, tokenize='ascii')"
+            "CREATE VIRTUAL TABLE tokens USING fts5(text, labels, content='', contentless_delete=1, tokenize='ascii')"
         }
         // Without the places of tokens, which would take several times the space.
         IndexKind::Substrings => {
-            "CREATE VIRTUAL TABLE tokens USING fts5(text, content='', contentless_delete=1, detail=none, tokenize='ascii')"
+            "CREATE VIRTUAL TABLE tokens USING fts5(text, labels, content='', contentless_delete=1, detail=none, tokenize='ascii')"
         }
     };
     TABLES.into_iter().chain([(TOKENS, tokens)])

@@ -3,7 +3,7 @@
 use azureal_core::{IndexPart, IndexState, Seq, SessionId};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 
-use super::labels::push_labels;
+use super::labels::labels;
 
 const STATE: &str = "stamp, through, last, changes, agent, active, worktree";
 
@@ -73,11 +73,11 @@ pub(super) fn put(connection: &Connection, parts: &[IndexPart]) -> rusqlite::Res
 fn put_part(connection: &Connection, part: &IndexPart, mut next: i64) -> rusqlite::Result<i64> {
     let IndexPart { session, before, after, events } = part;
     let start = before.as_ref().map_or(Seq::START, |before| before.through);
-    let mut insert = connection.prepare_cached("INSERT INTO tokens (rowid, text) VALUES (?1, ?2)")?;
+    let mut insert =
+        connection.prepare_cached("INSERT INTO tokens (rowid, text, labels) VALUES (?1, ?2, ?3)")?;
     let mut insert_block = connection.prepare_cached("INSERT INTO blocks VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
     let mut seq = start;
     let mut rest = events.as_slice();
-    let mut text = String::new();
     while seq < after.through {
         // The events without tokens belong to the block of those before them.
         let agent = rest.first().and_then(|event| event.agent.clone());
@@ -85,11 +85,8 @@ fn put_part(connection: &Connection, part: &IndexPart, mut next: i64) -> rusqlit
         let (block, further) = rest.split_at_checked(same).unwrap_or((rest, &[]));
         let last = further.first().map_or(after.through, |event| Seq(event.seq.0.saturating_sub(1)));
         for event in block {
-            text.clear();
-            text.push_str(&event.tokens);
-            push_labels(event, &mut text);
             let row = next.saturating_add_unsigned(event.seq.0.saturating_sub(seq.0).saturating_sub(1));
-            insert.execute(params![row, text])?;
+            insert.execute(params![row, event.tokens, labels(event)])?;
         }
         let count = last.0.saturating_sub(seq.0).cast_signed();
         insert_block.execute(params![

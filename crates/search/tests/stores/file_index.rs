@@ -1,5 +1,6 @@
 //! An index in a file: made again when it has to be, and never a reason for a wrong answer.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -10,9 +11,11 @@ use azureal_core::{Event, NewSession, NewTurn, SearchIndex, Seq, SessionId, Sess
 use azureal_search::{Case, FileIndex, Filters, Found, Query, is_damage};
 use azureal_store::MemoryStore;
 use azureal_store::sqlite::{SqliteOptions, SqliteStore};
+use azureal_testkit::thorough;
 use futures_executor::block_on;
 
-use crate::contract::searcher;
+use crate::contract::{filters, searcher};
+use crate::world::{Random, change, query};
 
 fn session(store: &dyn SessionStore, texts: &[&str]) -> SessionId {
     let id = block_on(store.create(NewSession::default())).unwrap();
@@ -34,6 +37,22 @@ fn count(store: &dyn SessionStore, index: &FileIndex, text: &str) -> usize {
     let found = found(store, Some(index), text);
     assert!(found.index_error.is_none(), "{:?}", found.index_error);
     found.hits.len()
+}
+
+#[test]
+fn a_turn_of_long_ago_that_is_imported_now_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = MemoryStore::default();
+    let earlier = session(&store, &["first"]);
+    for _ in 0..40 {
+        session(&store, &["another"]);
+    }
+    let index = FileIndex::open(&folder.path().join("search"), Words, "x").unwrap();
+    assert_eq!(count(&store, &index, "imported"), 0);
+    let happened_at = Some("2020-01-31T09:30:00Z".to_owned());
+    let turn = NewTurn { happened_at, ..NewTurn::verbatim([Event::user("imported")]) };
+    block_on(store.append(earlier, turn)).unwrap();
+    assert_eq!(count(&store, &index, "imported"), 1);
 }
 
 #[test]
@@ -212,6 +231,46 @@ fn a_hit_whose_event_is_gone_or_another_is_dropped() {
     append(&store, second, &["new words", "token c"]);
     assert_eq!(count(&store, &index, "token"), 1);
     assert_eq!(count(&store, &index, "new words"), 1);
+}
+
+#[test]
+fn an_index_ranks_as_a_scan_does() {
+    for seed in 1..=2 {
+        let folder = tempfile::tempdir().unwrap();
+        let store = MemoryStore::default();
+        let index = FileIndex::open(&folder.path().join("search"), Words, "x").unwrap();
+        let (mut random, mut sessions, mut hits) = (Random::new(seed), Vec::new(), 0);
+        for _ in 0..400 {
+            change(&store, &mut sessions, &mut random);
+        }
+        for _ in 0..thorough(300, 3_000) {
+            let (text, Ok(query @ Query::Words(_))) = query(&mut random) else { continue };
+            // The others leave out whole sessions: a scan does not know how rare a word is in all of them.
+            let filters = Filters {
+                sessions: None,
+                without: None,
+                worktree: None,
+                since: None,
+                ..filters(&mut random, &[])
+            };
+            let scores = |index: Option<&dyn SearchIndex>| {
+                let found = block_on(searcher(&store, index).search(&query, &filters, &mut |_| ())).unwrap();
+                let hits = found.hits.into_iter().map(|hit| ((hit.session.id, hit.seq), hit.score));
+                hits.collect::<BTreeMap<_, _>>()
+            };
+            let (by_index, by_scan) = (scores(Some(&index)), scores(None));
+            hits += by_index.len();
+            let is_same = |place: &(SessionId, Seq)| {
+                // Not exactly: the two searches take place at different times.
+                by_scan.get(place).is_some_and(|score| (score / by_index[place] - 1.0).abs() < 1e-5)
+            };
+            assert!(
+                by_index.len() == by_scan.len() && by_index.keys().all(is_same),
+                "{text} {filters:?}: {by_index:?} by the index, {by_scan:?} by a scan"
+            );
+        }
+        assert!(hits > 1000, "{hits}");
+    }
 }
 
 #[test]
