@@ -363,7 +363,7 @@ impl Repair<'_> {
         let session = i64::from(id.number());
         let ids = self.rows_of("SELECT id FROM events WHERE session_id = ?1", session)?;
         let sql = format!(
-            "SELECT kind, {}, typeof(kind) = 'text' AND typeof(char_len) = 'integer' FROM events WHERE id = ?1",
+            "SELECT kind, {}, typeof(kind) = 'text' AND typeof(char_len) = 'integer' AND char_len >= 0 FROM events WHERE id = ?1",
             events::DATA
         );
         for row in ids {
@@ -402,7 +402,9 @@ impl Repair<'_> {
             let value: Value = self.connection.query_row(&sql, [session], |row| {
                 let value = row.get_ref(0)?;
                 Ok(match kind {
-                    "INTEGER" => values::integer(value).map_or(Value::Null, Value::Integer),
+                    "INTEGER" => values::integer(value)
+                        .filter(|number| *number >= 0)
+                        .map_or(Value::Null, Value::Integer),
                     "REAL" => Value::Null,
                     _ => Value::Text(values::text(value).unwrap_or_default()),
                 })

@@ -227,7 +227,7 @@ fn check_session(
 const EVENTS: &str = "
 SELECT seq, CASE WHEN octet_length(kind) > 1000 THEN '' ELSE kind END,
        CASE WHEN octet_length(data) > 67141632 THEN octet_length(data) ELSE data END,
-       typeof(kind) = 'text', typeof(char_len) = 'integer',
+       typeof(kind) = 'text', typeof(char_len) = 'integer' AND char_len >= 0,
        CASE WHEN typeof(char_len) = 'integer' THEN char_len END
 FROM events WHERE session_id = ?1 ORDER BY seq, id";
 
@@ -259,19 +259,22 @@ fn has_wrong_cells(row: &Row<'_>) -> rusqlite::Result<bool> {
     Ok(is_right != (true, true))
 }
 
-/// Returns the columns of a session whose value has a wrong type or is too large.
+/// The only number that can be less than zero: details can be shorter than the contents that they replace.
+const SIGNED: &str = "details";
+
+/// Returns the columns of a session whose value has a wrong type, is too large, or is a number that is less than zero or infinite.
 pub(super) fn wrong_columns(connection: &Connection, session: i64) -> rusqlite::Result<Vec<String>> {
     let mut wrong = Vec::new();
     for (column, kind) in known_columns(connection)? {
-        let allowed = match kind {
-            "INTEGER" => "'integer'",
-            "REAL" => "'integer', 'real'",
-            _ => "'text'",
+        let is_right = match kind {
+            "INTEGER" if column == SIGNED => format!("typeof({column}) = 'integer'"),
+            "INTEGER" => format!("typeof({column}) = 'integer' AND {column} >= 0"),
+            "REAL" => {
+                format!("typeof({column}) IN ('integer', 'real') AND {column} >= 0 AND {column} < 9e999")
+            }
+            _ => format!("typeof({column}) = 'text' AND octet_length({column}) <= {LARGEST_VALUE}"),
         };
-        let sql = format!(
-            "SELECT typeof({column}) IN ('null', {allowed}) AND ifnull(octet_length({column}), 0) <= {LARGEST_VALUE}
-             FROM sessions WHERE id = ?1"
-        );
+        let sql = format!("SELECT {column} IS NULL OR {is_right} FROM sessions WHERE id = ?1");
         let is_right: bool = connection.prepare_cached(&sql)?.query_row([session], |row| row.get(0))?;
         if !is_right {
             wrong.push(column.to_owned());
