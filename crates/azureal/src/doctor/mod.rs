@@ -71,6 +71,8 @@ pub struct Finding {
     /// What the user can do; `None` if nothing, or if `--fix` does it.
     pub advice: Option<String>,
 }
+    /// The number of findings that it stands for: more than 1 if it sums up the rest of its kind.
+    pub count: u64,
 
 impl Finding {
     fn new(
@@ -79,7 +81,15 @@ impl Finding {
         place: impl Into<String>,
         message: impl Into<String>,
     ) -> Self {
-        Self { kind, severity, place: place.into(), message: message.into(), fix: None, advice: None }
+        Self {
+            kind,
+            severity,
+            place: place.into(),
+            message: message.into(),
+            fix: None,
+            advice: None,
+            count: 1,
+        }
     }
 
     fn at(kind: &'static str, severity: Severity, path: &Path, message: impl Into<String>) -> Self {
@@ -141,18 +151,18 @@ impl Report {
             if kept.iter().filter(same).count() < MOST_OF_A_KIND {
                 kept.push(finding);
             } else {
-                match more
-                    .iter_mut()
-                    .find(|(_, other)| (other.kind, &other.fix) == (finding.kind, &finding.fix))
-                {
-                    Some((count, _)) => *count += 1,
-                    None => more.push((1, finding)),
+                match more.iter_mut().find(|other| (other.kind, &other.fix) == (finding.kind, &finding.fix)) {
+                    Some(other) => other.count += 1,
+                    None => more.push(finding),
                 }
             }
         }
-        kept.extend(more.into_iter().map(|(count, finding)| Finding {
+        kept.extend(more.into_iter().map(|finding| Finding {
             place: String::new(),
-            message: format!("{count} more of this kind, such as {}: {}", finding.place, finding.message),
+            message: format!(
+                "{} more of this kind, such as {}: {}",
+                finding.count, finding.place, finding.message
+            ),
             ..finding
         }));
         kept.sort_by_key(|finding| finding.severity);
@@ -271,4 +281,40 @@ pub(crate) fn check_idle(layout: &StoreLayout) -> Result<(), Error> {
 /// Removes the search index, whose store has other sessions now.
 pub(crate) fn remove_index(folders: &StoreFolders) -> std::io::Result<()> {
     index::remove(folders)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use azureal_core::{NewSession, SessionStore};
+    use azureal_store::SqliteStore;
+    use azureal_store::sqlite::SqliteOptions;
+    use futures_executor::block_on;
+
+    use super::*;
+
+    #[test]
+    fn a_check_that_is_cancelled_ends_with_the_session_that_it_reads() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("x.azs");
+        let store = SqliteStore::open(&file, SqliteOptions::default()).unwrap();
+        for _ in 0..3 {
+            block_on(store.create(NewSession::default())).unwrap();
+        }
+        drop(store);
+        let environment = Environment::default();
+        let options = Options { store: Some(file), ..Options::default() };
+        let doctor = Doctor::new(folder.path(), &environment, &options);
+        let (steps, is_cancelled) = (RefCell::new(Vec::new()), AtomicBool::new(false));
+        let progress = |step: &str| {
+            is_cancelled.fetch_or(step.starts_with("session 2"), Ordering::Relaxed);
+            steps.borrow_mut().push(step.to_owned());
+        };
+        let ended = doctor.examine(&progress, &|| is_cancelled.load(Ordering::Relaxed));
+        assert_eq!(ended.unwrap_err().kind(), "cancelled");
+        let sessions = steps.borrow().iter().filter(|step| step.starts_with("session")).count();
+        assert_eq!(sessions, 2, "{steps:?}");
+    }
 }

@@ -208,8 +208,9 @@ fn conclude(report: &Report) -> Result<(), Failure> {
     if report.is_healthy() {
         return Ok(());
     }
-    let wrong = report.findings.iter().filter(|finding| finding.severity != Severity::Note).count() as u64;
-    let fixable = report.fixable().count() as u64;
+    let is_wrong = |finding: &&Finding| finding.severity != Severity::Note;
+    let wrong = report.findings.iter().filter(is_wrong).map(|finding| finding.count).sum();
+    let fixable = report.fixable().filter(is_wrong).map(|finding| finding.count).sum();
     let failure = Failure::new("unhealthy", format!("{} found", counted(wrong, "problem")));
     Err(match fixable {
         0 => failure,

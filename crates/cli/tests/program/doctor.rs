@@ -738,6 +738,25 @@ fn configuration_trust_and_agents_are_checked() {
 }
 
 #[test]
+fn problems_that_are_summed_up_are_counted_one_by_one() {
+    let world = World::new();
+    for number in 0..25 {
+        world.session(&format!("s{number}"), &[user("one")]);
+    }
+    world.sql("UPDATE sessions SET told = told + 1");
+    let ran = world.run(&["doctor"]);
+    assert!(ran.stdout.contains("5 more of this kind"), "{ran}");
+    assert!(ran.stderr.contains("25 problems found") && ran.stderr.contains("repairs 25 problems"), "{ran}");
+    let counts: Vec<u64> = world.doctor().json()["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|finding| finding["count"].as_u64().unwrap())
+        .collect();
+    assert_eq!((counts.len(), counts.iter().sum::<u64>()), (21, 25));
+}
+
+#[test]
 fn the_report_for_people_says_what_a_repair_does() {
     let world = World::new();
     world.session("a", &[user("one"), assistant("two"), user("three")]);
