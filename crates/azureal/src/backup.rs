@@ -15,7 +15,7 @@ use azureal_core::{Seq, SessionStore, StoreError, Uuid};
 use azureal_exchange::{SourceStore, TemporaryFolder, copy_session, originals_problem};
 use azureal_files::Folder;
 use azureal_store::SqliteStore;
-use azureal_store::sqlite::health::{self, ExistingCopy, Inspection, inspect, name_again, original_of};
+use azureal_store::sqlite::health::{self, ExistingCopy, Inspection, inspect, name_again, original_of, step};
 use azureal_store::sqlite::{COMPANIONS, SqliteOptions, StoreFolders, Work, with_suffix};
 use futures_executor::block_on;
 use jiff::Timestamp;
@@ -156,7 +156,8 @@ impl Workspace {
             let mut problems = Vec::new();
             let records = source.sessions().await?;
             for (done, record) in records.iter().enumerate() {
-                progress(&format!("session {} of {}", done + 1, records.len()));
+                step(progress, &format!("session {} of {}", done + 1, records.len()))
+                    .map_err(|_| Error::cancelled("cancelled"))?;
                 let copied = copy_session(&source, &target, record, &|_| ControlFlow::Continue(())).await?;
                 copied.comparison?;
                 problems.extend(
@@ -240,7 +241,7 @@ fn copy_originals(
         if PASSED_OVER.iter().any(|other| *name == **other) {
             continue;
         }
-        progress(&format!("output of session {} of {}", done + 1, names.len()));
+        step(progress, &format!("output of session {} of {}", done + 1, names.len()))?;
         let inner = match source.open_folder(name) {
             // It was deleted meanwhile, or is no folder of ours.
             Err(_) => continue,

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::ControlFlow;
 
 use uuid::Uuid;
 
@@ -170,24 +171,26 @@ pub fn shared_uuids(
 /// The number of attempts to check a session that changes meanwhile.
 const ATTEMPTS: usize = 3;
 
-/// Checks every session of a store through its own interface. `progress` gets the number of checked sessions and of all.
+/// Checks every session of a store through its own interface. `progress` gets the number of checked sessions and of all; the check ends
+/// early if it returns `Break`.
 ///
 /// The store may be written meanwhile: a session that changes during its check is checked again.
 pub async fn check_sessions(
     store: &dyn SessionStore,
-    mut progress: impl FnMut(usize, usize),
+    mut progress: impl FnMut(usize, usize) -> ControlFlow<()>,
 ) -> Result<Vec<(SessionId, SessionProblem)>, StoreError> {
     let records = store.list(&ListQuery::default()).await?;
     let mut problems = shared_uuids(records.iter().map(|record| (record.id, record.uuid)));
     for (done, record) in records.iter().enumerate() {
-        progress(done, records.len());
+        if progress(done, records.len()).is_break() {
+            return Ok(problems);
+        }
         match check_session(store, record.id).await {
             // It was deleted meanwhile.
             Err(StoreError::NoSuchSession(_)) => {}
             found => problems.extend(found?.into_iter().map(|problem| (record.id, problem))),
         }
     }
-    progress(records.len(), records.len());
     problems.sort_by_key(|(id, _)| *id);
     Ok(problems)
 }

@@ -28,6 +28,7 @@ mod snapshots;
 mod space;
 mod spools;
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use azureal_store::sqlite::StoreFolders;
@@ -70,9 +71,9 @@ pub struct Finding {
     pub fix: Option<String>,
     /// What the user can do; `None` if nothing, or if `--fix` does it.
     pub advice: Option<String>,
-}
     /// The number of findings that it stands for: more than 1 if it sums up the rest of its kind.
     pub count: u64,
+}
 
 impl Finding {
     fn new(
@@ -144,7 +145,7 @@ impl Report {
     /// Puts the worst findings first, and sums up those of one kind that are too many to read.
     fn finish(mut self) -> Self {
         let mut kept: Vec<Finding> = Vec::new();
-        let mut more: Vec<(usize, Finding)> = Vec::new();
+        let mut more: Vec<Finding> = Vec::new();
         self.findings.sort_by_key(|finding| finding.severity);
         for finding in self.findings {
             let same = |other: &&Finding| (other.kind, &other.fix) == (finding.kind, &finding.fix);
@@ -174,8 +175,7 @@ impl Report {
 /// The most findings of one kind that are listed one by one.
 const MOST_OF_A_KIND: usize = 20;
 
-/// Hears of the progress, in words.
-pub type Progress<'a> = &'a dyn Fn(&str);
+pub use azureal_store::sqlite::health::Progress;
 
 /// Checks a store and its surroundings.
 pub struct Doctor<'a> {
@@ -203,9 +203,14 @@ impl<'a> Doctor<'a> {
     /// The store is in memory, or the check was cancelled.
     pub fn examine(
         &self,
-        progress: Progress<'_>,
+        progress: &dyn Fn(&str),
         is_cancelled: &(dyn Fn() -> bool + Sync),
     ) -> Result<Report, Error> {
+        let tell = progress;
+        let progress: Progress<'_> = &|step| {
+            tell(step);
+            if is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
         let mut report = Report::default();
         report.add(modes::check_owners(&self.project, self.environment));
         let has_foreign_owner = !report.findings.is_empty();
@@ -216,10 +221,12 @@ impl<'a> Doctor<'a> {
             StoreChoice::Postgres(_) | StoreChoice::Redis(_) if has_foreign_owner => {}
             StoreChoice::Postgres(_) | StoreChoice::Redis(_) => self.examine_server(&mut report, progress),
         }
-        progress("configuration");
+        if progress("configuration").is_break() {
+            return Err(Error::cancelled("cancelled"));
+        }
         let (findings, agent) = configuration::check(&self.project, self.environment);
         report.add(findings);
-        progress("agents");
+        tell("agents");
         match crate::agents::survey(self.environment, is_cancelled) {
             Some(agents) => {
                 report.add(agents::check(&agents, agent.as_deref()));
@@ -251,8 +258,9 @@ impl<'a> Doctor<'a> {
                 findings.extend(originals::check(&layout.folders, sessions, progress));
                 findings.extend(index::check(&layout, sessions));
             }
-            progress("unfinished turns");
-            findings.extend(spools::check(&spools::of(&layout.folders)));
+            if progress("unfinished turns").is_continue() {
+                findings.extend(spools::check(&spools::of(&layout.folders)));
+            }
             findings
         };
         let mut found = around(sessions.as_deref());
@@ -265,8 +273,7 @@ impl<'a> Doctor<'a> {
             found.retain(|finding| again.iter().any(|other| is_same(finding, other)));
         }
         report.add(found);
-        if layout.file == self.project.store_path() {
-            progress("versions of files");
+        if layout.file == self.project.store_path() && progress("versions of files").is_continue() {
             report.add(snapshots::check(&self.project, self.environment));
         }
         report.add(space::check(path));

@@ -116,6 +116,7 @@ fn finding(problem: &OriginalProblem) -> Finding {
 mod tests {
     use std::fs;
     use std::io::Write;
+    use std::ops::ControlFlow;
 
     use azureal_core::{Event, NewOriginal, NewSession, NewTurn, Seq, SessionId, SessionStore};
     use azureal_files::Folder;
@@ -126,6 +127,8 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
+
+    const QUIET: Progress<'static> = &|_| ControlFlow::Continue(());
 
     struct World {
         folder: TempDir,
@@ -176,7 +179,7 @@ mod tests {
 
         fn fix(&self, sessions: &[CheckedSession]) -> Fixed {
             let mut fixed = Fixed::default();
-            fix(&self.layout, &self.spools, sessions, &mut fixed, &|_| {});
+            fix(&self.layout, &self.spools, sessions, &mut fixed, QUIET);
             fixed
         }
     }
@@ -198,11 +201,11 @@ mod tests {
         block_on(store(&world.layout).append(world.session, turn)).unwrap();
         world.put("new", 1, 2);
         world.put("foreign", 8, 9);
-        assert_eq!(check(&world.layout.folders, &before, &|_| {}).len(), 2);
+        assert_eq!(check(&world.layout.folders, &before, QUIET).len(), 2);
         let fixed = world.fix(&before);
         assert_eq!((fixed.done.len(), fixed.failed), (1, Vec::new()));
         assert_eq!(world.outputs(), [output("foreign", 0, 0), output("new", 1, 2)]);
-        assert!(check(&world.layout.folders, &world.sessions(), &|_| {}).is_empty());
+        assert!(check(&world.layout.folders, &world.sessions(), QUIET).is_empty());
     }
 
     #[test]

@@ -27,7 +27,7 @@ impl Doctor<'_> {
         let sessions = std::cell::Cell::new(0);
         let checked = block_on(check_sessions(&*workspace.store, |done, all| {
             sessions.set(all);
-            progress(&format!("session {done} of {all}"));
+            progress(&format!("session {done} of {all}"))
         }));
         match checked {
             Ok(problems) => {

@@ -1,3 +1,4 @@
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use azureal::Options;
@@ -83,7 +84,8 @@ pub(crate) fn run(args: &Args, named: Option<&Path>, out: &mut Output) -> Result
     let progress = |step: &str| spinner.relabel(&format!("checking: {step}"));
     let before = doctor.examine(&progress, &is_cancelled)?;
     let (report, fixed) = if args.fix && before.fixable().next().is_some() {
-        let fixed = doctor.fix(&before, &|step| spinner.relabel(&format!("repairing: {step}")))?;
+        let fixed = doctor
+            .fix(&before, &|step| ControlFlow::Continue(spinner.relabel(&format!("repairing: {step}"))))?;
         (doctor.examine(&progress, &is_cancelled)?, Some((before, fixed)))
     } else {
         (before, None)

@@ -12,7 +12,7 @@ use super::name::{NewName, PackedName};
 use super::owner::turn_in;
 use super::pack::Unpacker;
 use super::{DELETED, EXPIRED, NEW, found, new_files, open_in};
-use crate::sqlite::health::CheckedSession;
+use crate::sqlite::health::{CheckedSession, Progress, step};
 
 /// The most bytes of an original that are read: far more than an output can have.
 const MOST_READ: u64 = 8 << 30;
@@ -148,7 +148,7 @@ impl fmt::Display for OriginalProblem {
 pub fn inspect_originals(
     path: &Path,
     sessions: &[CheckedSession],
-    progress: &dyn Fn(&str),
+    progress: Progress<'_>,
 ) -> io::Result<Vec<OriginalProblem>> {
     let mut problems = Vec::new();
     let Some(folder) = found(Folder::open(path))? else { return Ok(problems) };
@@ -158,7 +158,7 @@ pub fn inspect_originals(
         if [NEW, DELETED, EXPIRED].iter().any(|own| *name == **own) {
             continue;
         }
-        progress(&format!("output of session {} of {}", done + 1, names.len()));
+        step(progress, &format!("output of session {} of {}", done + 1, names.len()))?;
         let uuid = name.to_str().and_then(|name| name.parse::<Uuid>().ok());
         let inner = match uuid.map(|_| open_in(&folder, name)) {
             Some(Ok(Some(inner))) => inner,

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
+use std::ops::ControlFlow;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use azureal_core::{Event, NewSession, NewTurn, Page, Seq, SessionId, SessionStore};
 use azureal_store::SqliteStore;
 use azureal_store::sqlite::health::{
-    ExistingCopy, Repaired, StoreProblem, back_up, inspect, name_again, names, repair, restore,
+    ExistingCopy, Progress, Repaired, StoreProblem, back_up, inspect, name_again, names, repair, restore,
 };
 use azureal_store::sqlite::{SqliteOptions, rusqlite::Connection};
 use futures_executor::block_on;
@@ -16,7 +17,7 @@ use tempfile::TempDir;
 
 use crate::scratch::ORIGINAL_OPEN;
 
-const QUIET: &dyn Fn(&str) = &|_| {};
+const QUIET: Progress<'static> = &|_| ControlFlow::Continue(());
 const SESSIONS: u32 = 12;
 const TURNS: u64 = 40;
 
@@ -113,8 +114,8 @@ fn number(id: u32) -> SessionId {
 #[test]
 fn a_sound_store_has_no_problem_and_is_not_changed() {
     let folder = Folder::with_store();
-    let before = fs::read(folder.store()).unwrap();
     folder.sql("UPDATE sessions SET told = told + 7, details = -7 WHERE id = 3");
+    let before = fs::read(folder.store()).unwrap();
     let inspection = inspect(&folder.store(), QUIET).unwrap();
     assert_eq!(inspection.problems, []);
     assert_eq!(inspection.readable_events, u64::from(SESSIONS) * TURNS * 2);
@@ -131,11 +132,11 @@ fn each_damaged_row_is_named_and_repaired() {
         ("UPDATE sessions SET tokens_in = 'many' WHERE id = 3", "row_type"),
         ("UPDATE sessions SET name = x'ff00' WHERE id = 3", "row_type"),
         ("UPDATE sessions SET counted_seq = 'x' WHERE id = 3", "row_type"),
-        ("UPDATE events SET kind = x'00' WHERE session_id = 3 AND seq = 4", "row_type"),
         ("UPDATE sessions SET cost_usd = -1, tokens_in = -7 WHERE id = 3", "row_type"),
         ("UPDATE sessions SET cost_usd = 9e999 WHERE id = 3", "row_type"),
         ("UPDATE sessions SET active = -1, changes = -5, last_event = -1 WHERE id = 3", "row_type"),
         ("UPDATE events SET char_len = -1 WHERE session_id = 3 AND seq = 4", "row_type"),
+        ("UPDATE events SET kind = x'00' WHERE session_id = 3 AND seq = 4", "row_type"),
         ("UPDATE events SET kind = 'UserMessagE' WHERE session_id = 3 AND seq = 5", "row_type"),
         ("UPDATE events SET seq = 'x' WHERE session_id = 3 AND seq = 80", "row_type"),
         ("UPDATE events SET data = x'28b52ffd00' WHERE session_id = 3 AND seq = 4", "undecodable_event"),

@@ -109,6 +109,10 @@ fn check_copy(target: &StoreFile, temporary: &Path, progress: Progress<'_>) -> R
     }
 }
 
+fn failure(code: i32) -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None)
+}
+
 /// Copies all pages of a database into another one.
 fn copy_pages(from: &Connection, to: &mut Connection, progress: Progress<'_>) -> rusqlite::Result<()> {
     let backup = Backup::new(from, to)?;
@@ -120,8 +124,7 @@ fn copy_pages(from: &Connection, to: &mut Connection, progress: Progress<'_>) ->
             StepResult::Busy | StepResult::Locked => {
                 let since: &mut Instant = busy_since.get_or_insert_with(Instant::now);
                 if since.elapsed() > connection::LOCK_TIMEOUT {
-                    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
-                    return Err(rusqlite::Error::SqliteFailure(code, None));
+                    return Err(failure(rusqlite::ffi::SQLITE_BUSY));
                 }
                 std::thread::sleep(BUSY_PAUSE);
                 continue;
@@ -134,7 +137,9 @@ fn copy_pages(from: &Connection, to: &mut Connection, progress: Progress<'_>) ->
             restarts += 1;
         }
         left = now.remaining;
-        progress(&format!("page {} of {}", now.pagecount - now.remaining, now.pagecount));
+        if progress(&format!("page {} of {}", now.pagecount - now.remaining, now.pagecount)).is_break() {
+            return Err(failure(rusqlite::ffi::SQLITE_INTERRUPT));
+        }
     }
 }
 

@@ -16,6 +16,7 @@ mod set_aside;
 
 use std::fs::{self, File};
 use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use azureal_core::{SessionId, StoreError, Uuid};
@@ -37,8 +38,16 @@ pub use rows::CheckedSession;
 use salvage::Table;
 use set_aside::SetAside;
 
-/// Hears of the progress, in words.
-pub type Progress<'a> = &'a dyn Fn(&str);
+/// Hears of the progress, in words. The work ends with an error if the answer is `Break`.
+pub type Progress<'a> = &'a dyn Fn(&str) -> ControlFlow<()>;
+
+/// Tells the progress, and returns an error if the work is to end.
+pub fn step(progress: Progress<'_>, what: &str) -> io::Result<()> {
+    match progress(what) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(io::ErrorKind::Interrupted.into()),
+    }
+}
 
 /// The size of the smallest database, in bytes.
 const SMALLEST_DATABASE: u64 = 512;
@@ -209,7 +218,9 @@ fn is_ours(file: &StoreFile, damaged: &File) -> io::Result<bool> {
 /// index, which no query can use then.
 fn check_structure(connection: &Connection, progress: Progress<'_>) -> Vec<String> {
     for (check, what) in [("quick_check", "the file"), ("integrity_check", "the indexes")] {
-        progress(what);
+        if progress(what).is_break() {
+            return vec!["the check was cancelled".to_owned()];
+        }
         let run = || -> rusqlite::Result<Vec<String>> {
             connection
                 .prepare(&format!("PRAGMA {check}({MOST_FINDINGS})"))?

@@ -13,7 +13,7 @@ use super::super::error::Fault;
 use super::super::schema::{self, IS_USABLE, SessionColumns};
 use super::super::values::{self, LARGEST_VALUE};
 use super::super::{events, original_prompts, sessions};
-use super::{Progress, StoreProblem};
+use super::{Progress, StoreProblem, step};
 
 /// A session of a store, for the checks of what belongs to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub(super) fn check(
         check.problems.push(StoreProblem::Numbers { rows });
     }
     for (done, id) in valid.iter().enumerate() {
-        progress(&format!("session {} of {}", done + 1, valid.len()));
+        step(progress, &format!("session {} of {}", done + 1, valid.len()))?;
         let snapshot = connection.is_autocommit().then(|| connection.unchecked_transaction()).transpose()?;
         check_session(connection, columns, codec, *id, &mut check)?;
         drop(snapshot);

@@ -16,9 +16,9 @@ use rusqlite::{Connection, params, params_from_iter};
 use super::super::definitions;
 use super::super::error::Fault;
 use super::super::schema;
-use super::Progress;
 use super::pages::{Pages, RawRow};
 use super::set_aside::SetAside;
+use super::{Progress, step};
 
 /// The result of a salvage.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -175,7 +175,7 @@ pub(super) fn salvage(
     let free = pages.free();
     for number in 1..=pages.count {
         if number % 1_000 == 0 {
-            progress(&format!("page {number} of {}", pages.count));
+            step(progress, &format!("page {number} of {}", pages.count))?;
         }
         if seen.contains(&number) || free.contains(&number) || !pages.is_leaf(number) {
             continue;
