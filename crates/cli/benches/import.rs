@@ -154,10 +154,10 @@ fn text(seed: usize, words: usize) -> String {
 fn claude_session(id: &str, project: &Path, turns: usize) -> String {
     let (mut lines, mut entry, cwd) = (String::new(), 0, project.display().to_string());
     let mut add = |kind: &str, rest: String| {
-        let parent = if entry == 0 { "null".to_owned() } else { format!("\"e{}\"", entry - 1) };
+        let parent = if entry == 0 { "null".to_owned() } else { format!("\"{id}-{}\"", entry - 1) };
         let _ = writeln!(
             lines,
-            r#"{{"parentUuid":{parent},"isSidechain":false,"type":"{kind}",{rest},"uuid":"e{entry}","timestamp":"2026-11-15T07:{:02}:{:02}.000Z","userType":"external","entrypoint":"cli","cwd":"{cwd}","sessionId":"{id}","version":"2.1.197","gitBranch":"main"}}"#,
+            r#"{{"parentUuid":{parent},"isSidechain":false,"type":"{kind}",{rest},"uuid":"{id}-{entry}","timestamp":"2026-11-15T07:{:02}:{:02}.000Z","userType":"external","entrypoint":"cli","cwd":"{cwd}","sessionId":"{id}","version":"2.1.197","gitBranch":"main"}}"#,
             entry / 60 % 60,
             entry % 60,
         );

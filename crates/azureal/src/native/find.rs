@@ -43,7 +43,7 @@ impl NativeSessions {
                 }
             }
         }
-        sessions.found.sort_by_key(FoundSession::last_used);
+        sessions.sort();
         sessions
     }
 
@@ -90,8 +90,18 @@ impl NativeSessions {
         if let ([found], false) = (sessions.found.as_mut_slice(), place.is_dir()) {
             found.is_named = true;
         }
-        sessions.found.sort_by_key(FoundSession::last_used);
+        sessions.sort();
         Ok(Some(sessions))
+    }
+
+    /// Sorts the sessions by the time of their last use, and finds out which begin with the same entry.
+    fn sort(&mut self) {
+        self.found.sort_by_key(FoundSession::last_used);
+        for FoundSession { head, .. } in &self.found {
+            let Some(first) = &head.first else { continue };
+            let family = self.families.entry(first.clone()).or_default();
+            family.extend([head.copied_from.as_ref(), Some(&head.id)].into_iter().flatten().cloned());
+        }
     }
 
     fn add_place(&mut self, source: &'static dyn NativeSource, place: &Path, workspace: &Workspace) {
@@ -130,10 +140,6 @@ impl NativeSessions {
                     continue;
                 }
             };
-            if let Some(first) = &head.first {
-                let family = self.families.entry(first.clone()).or_default();
-                family.extend([Some(&head.id), head.copied_from.as_ref()].into_iter().flatten().cloned());
-            }
             let project = head
                 .cwd
                 .as_ref()

@@ -37,7 +37,7 @@ pub struct NativeSessions {
     homes: Vec<OpenHome>,
     found: Vec<FoundSession>,
     left_out: Vec<LeftOutSession>,
-    /// The ids of the sessions that begin with the same entry, by its id: forks and their origin.
+    /// The ids of the sessions that begin with the same entry, by its id: forks and their origin. The ones that were used last are last.
     families: HashMap<String, Vec<String>>,
     /// The number of sessions of other projects.
     elsewhere: u64,

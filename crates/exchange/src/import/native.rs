@@ -48,6 +48,9 @@ pub use outcome::{LeftOut, NativeImported, NativeOutcome};
 
 /// The number of attempts on a session that other processes keep changing.
 const ATTEMPTS: usize = 8;
+/// The number of sessions with the same beginning that are compared.
+const MOST_RELATIVES: usize = 32;
+
 /// A session of an agent's program.
 #[derive(Clone, Copy)]
 pub struct NativeCandidate<'a> {
@@ -59,14 +62,15 @@ pub struct NativeCandidate<'a> {
     pub session: &'a NativeSession,
     /// Its head.
     pub head: &'a NativeHead,
-    /// The ids of the sessions that begin with the same entry: forks and their origin. It may be one of them.
+    /// The ids of the sessions that begin with the same entry: forks and their origin, the ones that were used last at the end. It may be
+    /// one of them.
     pub family: &'a [String],
 }
 
 impl<'a> NativeCandidate<'a> {
-    /// Returns the ids of the other sessions of its family.
+    /// Returns the ids of other sessions of its family. A program may have forked one a thousand times; that one is among the first.
     fn relatives(self) -> impl Iterator<Item = &'a String> {
-        self.family.iter().filter(move |id| **id != self.head.id)
+        self.family.iter().take(MOST_RELATIVES).filter(move |id| **id != self.head.id)
     }
 }
 
