@@ -127,6 +127,37 @@ fn a_time_without_a_zone_is_utc() {
 }
 
 #[test]
+fn an_imported_session_is_listed_where_it_was_used_last() {
+    let world = World::new();
+    world.run(&["run", "-s", "today", "-a", "offline", "What I work on"]);
+    for (name, time) in [
+        ("older", "2024-01-01T00:00:00Z"),
+        ("newer", "2025-01-01T00:00:00Z"),
+        ("oldest", "2023-01-01T00:00:00Z"),
+    ] {
+        let mut conversation: Value = serde_json::from_str(CLLM).unwrap();
+        (conversation["id"], conversation["created_at"], conversation["updated_at"]) =
+            (json!(name), json!(time), json!(time));
+        world.file("conversation.json", &conversation.to_string());
+        world.run(&["import", world.path("conversation.json").to_str().unwrap()]).quiet();
+    }
+    let names = |arguments: &[&str]| {
+        let listed = world.run(arguments).json();
+        listed
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|session| session["name"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(&["list", "--json"]), ["today", "newer", "older", "oldest"]);
+    assert_eq!(names(&["list", "--json", "-n", "2"]), ["today", "newer"]);
+    // Used here, it moves up.
+    world.run(&["run", "-s", "oldest", "-a", "offline", "More"]);
+    assert_eq!(names(&["list", "--json"]), ["oldest", "today", "newer", "older"]);
+}
+
+#[test]
 fn a_folder_of_conversations() {
     let world = World::new();
     let mut second: Value = serde_json::from_str(CLLM).unwrap();
