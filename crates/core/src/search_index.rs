@@ -16,6 +16,9 @@ pub trait SearchIndex: Send + Sync {
         IndexKind::Words
     }
 
+    /// Returns the number of sessions that are indexed, as far as they are.
+    async fn sessions(&self) -> Result<u64, StoreError>;
+
     /// Returns how far sessions are indexed: these, or all. Sessions that are not indexed are left out.
     async fn states(
         &self,

@@ -82,6 +82,13 @@ pub trait SessionStore: Send + Sync {
         Ok(all.iter().find(|record| record.uuid == Some(uuid)).map(|record| record.id))
     }
 
+    /// Returns the number of sessions.
+    ///
+    /// By default all sessions are listed for it.
+    async fn count(&self) -> Result<u64, StoreError> {
+        Ok(self.list(&ListQuery::default()).await?.len() as u64)
+    }
+
     /// Returns all but the events of a session.
     async fn get(&self, id: SessionId) -> Result<SessionRecord, StoreError>;
 

@@ -2,7 +2,7 @@
 //!
 //! Sessions are listed in the order of their changes. So the ones that changed since the index was last brought up to date come first in the
 //! list, and the list is read to the first [`UNCHANGED`] that did not change. Changed sessions are indexed from the least to the most recently active: whenever it is
-//! interrupted, the ones that are left still come first. Once an hour all sessions are compared.
+//! interrupted, the ones that are left still come first. All sessions are compared if the index has more or fewer of them than the store, and once an hour.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -58,9 +58,14 @@ pub async fn catch_up(
 ) -> Result<Behind, StoreError> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let checked = index.checked().await?;
-    let is_check = checked.is_none_or(|checked| checked > now || now - checked >= CHECK_EVERY);
-    let mut changed =
-        if is_check { all_changed(store, index).await? } else { newest_changed(store, index).await? };
+    let is_old = checked.is_none_or(|checked| checked > now || now - checked >= CHECK_EVERY);
+    let mut changed = newest_changed(store, index).await?;
+    let new = changed.iter().filter(|(_, state)| state.is_none()).count() as u64;
+    // Others have deleted sessions, or the store is a copy of an earlier time.
+    let is_check = is_old || index.sessions().await? + new != store.count().await?;
+    if is_check {
+        changed = all_changed(store, index).await?;
+    }
     // The least recently active first.
     changed.reverse();
     let of = changed.iter().map(|(record, state)| missing(record, state.as_ref())).sum();

@@ -351,6 +351,10 @@ impl SessionStore for MemoryStore {
         Ok(self.open()?.session(id)?.record(id))
     }
 
+    async fn count(&self) -> Result<u64, StoreError> {
+        Ok(self.open()?.sessions.len() as u64)
+    }
+
     async fn list(&self, query: &ListQuery) -> Result<Vec<SessionRecord>, StoreError> {
         let state = self.open()?;
         let mut sessions = state.by_activity(|_, _| true);

@@ -494,6 +494,7 @@ impl Side {
     /// Tells everything that can be asked of the store.
     async fn describe(&self) -> BTreeMap<String, Said> {
         let mut all = BTreeMap::new();
+        all.insert("their number".to_owned(), self.say(self.store.count().await));
         for id in &self.made {
             let place = self.place(*id);
             let get = self.store.get(*id).await.map(|record| self.tell(record));

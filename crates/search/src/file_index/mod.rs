@@ -269,6 +269,12 @@ impl SearchIndex for FileIndex {
         self.kind
     }
 
+    async fn sessions(&self) -> Result<u64, StoreError> {
+        let connection = self.lock();
+        let count = connection.query_row("SELECT count(*) FROM sessions", [], |row| row.get(0));
+        count.map(i64::cast_unsigned).map_err(fault)
+    }
+
     async fn states(
         &self,
         sessions: Option<&[SessionId]>,

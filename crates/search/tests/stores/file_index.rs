@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use azureal_core::IndexKind::{Substrings, Words};
 use azureal_core::{Event, NewSession, NewTurn, SearchIndex, Seq, SessionId, SessionStore};
-use azureal_search::{Case, FileIndex, Filters, Found, Query, is_damage};
+use azureal_search::{Case, FileIndex, Filters, Found, Query, Searcher, is_damage};
 use azureal_store::MemoryStore;
 use azureal_store::sqlite::{SqliteOptions, SqliteStore};
 use azureal_testkit::thorough;
@@ -271,6 +271,36 @@ fn an_index_ranks_as_a_scan_does() {
         }
         assert!(hits > 1000, "{hits}");
     }
+}
+
+#[test]
+fn sessions_that_are_gone_or_back_are_noticed_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, copy) = (folder.path().join("x.azs"), folder.path().join("copy.azs"));
+    let open = || SqliteStore::open(&file, SqliteOptions::default()).unwrap();
+    let store = open();
+    let ids: Vec<SessionId> =
+        (0..40).map(|number| session(&store, &[&format!("token number{number}")])).collect();
+    let index = FileIndex::open(&folder.path().join("search"), Words, "x").unwrap();
+    let total = |store: &SqliteStore, text: &str| {
+        let query = Query::words(text).unwrap();
+        let limited = Searcher { limit: Some(1), ..searcher(store, Some(&index)) };
+        let found = block_on(limited.search(&query, &Filters::default(), &mut |_| ())).unwrap();
+        assert!(found.index_error.is_none(), "{:?}", found.index_error);
+        (found.total.events, found.total.is_least)
+    };
+    assert_eq!(total(&store, "token"), (40, false));
+    block_on(store.close()).unwrap();
+    fs::copy(&file, &copy).unwrap();
+    let store = open();
+    for id in ids.iter().take(3) {
+        block_on(store.delete(*id)).unwrap();
+    }
+    assert_eq!((total(&store, "token"), total(&store, "number1")), ((37, false), (0, false)));
+    block_on(store.close()).unwrap();
+    fs::copy(&copy, &file).unwrap();
+    let store = open();
+    assert_eq!((total(&store, "number1"), total(&store, "token")), ((1, false), (40, false)));
 }
 
 #[test]

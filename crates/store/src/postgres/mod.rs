@@ -291,6 +291,11 @@ impl SessionStore for PostgresStore {
         self.first_session(call).await
     }
 
+    async fn count(&self) -> Result<u64, StoreError> {
+        let call = self.call("SELECT count(*) FROM @schema@.sessions WHERE project = $1");
+        self.one(call, |row| Ok(row.try_get::<_, i64>(0)?.cast_unsigned())).await
+    }
+
     async fn get(&self, id: SessionId) -> Result<SessionRecord, StoreError> {
         let sql =
             format!("SELECT {} FROM @schema@.sessions WHERE project = $1 AND session = $2", rows::SESSION);

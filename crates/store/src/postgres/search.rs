@@ -104,6 +104,13 @@ fn fnv(bytes: &[u8]) -> u64 {
 
 #[async_trait]
 impl SearchIndex for PostgresStore {
+    async fn sessions(&self) -> Result<u64, StoreError> {
+        let call = self
+            .call("SELECT count(*) FROM @schema@.search_sessions WHERE project = $1 AND version = $2 AND session > 0")
+            .with(Type::INT4, VERSION);
+        self.one(call, |row| Ok(row.try_get::<_, i64>(0)?.cast_unsigned())).await
+    }
+
     async fn states(
         &self,
         sessions: Option<&[SessionId]>,

@@ -514,6 +514,15 @@ impl SessionStore for RedisStore {
         self.read(first.map(|number| replies::session_id(&replies::text(number)?)).transpose())
     }
 
+    async fn count(&self) -> Result<u64, StoreError> {
+        let mut commands = Pipeline::new();
+        commands.zcard(self.keys.active());
+        match self.answers(commands).await?.as_slice() {
+            [Value::Int(count)] => Ok(count.cast_unsigned()),
+            _ => Err(self.other("the number of sessions is missing in an answer")),
+        }
+    }
+
     async fn get(&self, id: SessionId) -> Result<SessionRecord, StoreError> {
         let found = self.records(&[id]).await?.into_iter().next().flatten();
         found.ok_or(StoreError::NoSuchSession(id))

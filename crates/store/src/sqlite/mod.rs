@@ -238,6 +238,14 @@ impl SessionStore for SqliteStore {
         self.run(look, || Ok(None)).await
     }
 
+    async fn count(&self) -> Result<u64, StoreError> {
+        let count = |open: &mut Open, _: &mut Codec| {
+            let count = open.connection.query_row("SELECT count(*) FROM sessions", [], |row| row.get(0));
+            Ok(count.map(i64::cast_unsigned)?)
+        };
+        self.run(count, || Ok(0)).await
+    }
+
     async fn get(&self, id: SessionId) -> Result<SessionRecord, StoreError> {
         self.look_at(id, move |open, codec| sessions::get(&open.connection, &open.columns, codec, id)).await
     }

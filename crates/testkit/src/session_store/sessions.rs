@@ -31,6 +31,7 @@ pub(super) async fn a_number_is_never_used_twice(store: Store) {
     numbers.sort_unstable();
     numbers.dedup();
     assert_eq!(numbers.len(), seen.len(), "{seen:?}");
+    assert_eq!(store.count().await.unwrap(), 2);
 }
 
 pub(super) async fn a_new_session_is_empty(store: Store) {
@@ -521,6 +522,7 @@ pub(super) async fn a_closed_store_says_so_everywhere(store: Store) {
     assert_closed(&store.last_used(".").await);
     assert_closed(&store.get(id).await);
     assert_closed(&store.list(&ListQuery::default()).await);
+    assert_closed(&store.count().await);
     assert_closed(&store.rename(id, "name").await);
     assert_closed(&store.delete(id).await);
     assert_closed(&store.append(id, prompt("hello")).await);
