@@ -43,7 +43,10 @@ pub trait SearchIndex: Send + Sync {
     /// Returns when all sessions were last compared with the store, in seconds since 1970; `None` if that is unknown.
     async fn checked(&self) -> Result<Option<u64>, StoreError>;
 
-    /// Compares the index with itself, and notes that all sessions were compared with the store.
+    /// Compares the index with itself. Returns an error if it lacks events that it had: they are to be indexed again.
+    async fn check(&self) -> Result<(), StoreError>;
+
+    /// Notes that all sessions were compared with the store.
     async fn set_checked(&self, now: u64) -> Result<(), StoreError>;
 }
 

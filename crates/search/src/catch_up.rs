@@ -88,6 +88,7 @@ pub async fn catch_up(
     }
     work.flush().await?;
     if is_check && work.behind.sessions.is_empty() {
+        index.check().await?;
         index.set_checked(now).await?;
     }
     Ok(work.behind)

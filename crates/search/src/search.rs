@@ -223,6 +223,10 @@ impl Searcher<'_> {
         let Some(mut found) = self.narrowed(query, filters, index, wanted, &behind).await? else {
             return self.scan_all(query, filters, None, report).await;
         };
+        if found.total.events == 0 {
+            // So would it be if the index had lost them.
+            index.check().await?;
+        }
         if !behind.is_empty() {
             let left = self.scan(query, filters, behind.into_values().collect(), report).await?;
             found.merge(left, self.limit);

@@ -88,6 +88,9 @@ fn look(
     if checked != "ok" {
         return Ok(Some(Problem::Damaged(checked)));
     }
+    if !FileIndex::is_consistent(connection)? {
+        return Ok(Some(Problem::Damaged("it does not have all events that it had".to_owned())));
+    }
     let mut statement = connection.prepare("SELECT id, through FROM sessions")?;
     let row = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
     let indexed = statement.query_map([], row)?.collect::<rusqlite::Result<Vec<_>>>()?;

@@ -170,6 +170,16 @@ impl FileIndex {
         Ok(Some(Self { kind, connection: Mutex::new(connection) }))
     }
 
+    /// Returns whether blocks, sessions and tokens of an index have the same numbers of events.
+    pub fn is_consistent(index: &Connection) -> rusqlite::Result<bool> {
+        index.query_row(
+            "SELECT (SELECT coalesce(sum(through), 0) FROM sessions) = (SELECT coalesce(sum(count), 0) FROM blocks)
+                AND (SELECT coalesce(sum(indexed), 0) FROM blocks) = (SELECT count(*) FROM tokens_docsize)",
+            [],
+            |row| row.get(0),
+        )
+    }
+
     fn lock(&self) -> MutexGuard<'_, Connection> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -334,24 +344,17 @@ impl SearchIndex for FileIndex {
         Ok(checked.and_then(|checked| checked.parse().ok()))
     }
 
+    async fn check(&self) -> Result<(), StoreError> {
+        match Self::is_consistent(&self.lock()).map_err(fault)? {
+            true => Ok(()),
+            // An error of SQLite would be the same: the file is made again.
+            false => Err(fault(rusqlite::Error::InvalidQuery)),
+        }
+    }
+
     async fn set_checked(&self, now: u64) -> Result<(), StoreError> {
         let connection = self.lock();
-        let consistent = is_consistent(&connection).map_err(fault)?;
-        if !consistent {
-            // An error of SQLite would be the same: the file is made again.
-            return Err(fault(rusqlite::Error::InvalidQuery));
-        }
         let sql = "INSERT INTO about VALUES ('checked', ?1) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
         connection.execute(sql, [now.to_string()]).map(drop).map_err(fault)
     }
-}
-
-/// Returns whether blocks, sessions and tokens have the same numbers of events.
-fn is_consistent(connection: &Connection) -> rusqlite::Result<bool> {
-    connection.query_row(
-        "SELECT (SELECT coalesce(sum(through), 0) FROM sessions) = (SELECT coalesce(sum(count), 0) FROM blocks)
-            AND (SELECT coalesce(sum(indexed), 0) FROM blocks) = (SELECT count(*) FROM tokens_docsize)",
-        [],
-        |row| row.get(0),
-    )
 }

@@ -304,6 +304,31 @@ fn sessions_that_are_gone_or_back_are_noticed_at_once() {
 }
 
 #[test]
+fn events_that_the_index_has_lost_are_found() {
+    for (lost, session_found) in [
+        ("DELETE FROM blocks WHERE session = 3", "number2"),
+        ("DELETE FROM tokens WHERE rowid BETWEEN 2 AND 3", "number1"),
+        ("DELETE FROM sessions", "number0"),
+        ("DELETE FROM tokens; DELETE FROM blocks", "number4"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("search");
+        let store = MemoryStore::default();
+        for number in 0..5 {
+            session(&store, &[&format!("token number{number}")]);
+        }
+        assert_eq!(count(&store, &FileIndex::open(&place, Words, "x").unwrap(), "token"), 5);
+        let file = rusqlite::Connection::open(FileIndex::path(&place, Words)).unwrap();
+        file.execute_batch(lost).unwrap();
+        drop(file);
+        let index = FileIndex::open(&place, Words, "x").unwrap();
+        let found = found(&store, Some(&index), session_found);
+        assert_eq!(found.hits.len(), 1, "{lost}");
+        assert!(found.index_error.as_ref().is_none_or(is_damage), "{lost}: {:?}", found.index_error);
+    }
+}
+
+#[test]
 fn sessions_that_are_not_indexed_in_time_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let store = MemoryStore::default();

@@ -134,6 +134,39 @@ fn an_event_with_more_tokens_than_postgres_can_hold_is_found() {
 }
 
 #[test]
+fn events_that_the_index_in_postgres_has_lost_are_indexed_again() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let mut address: PostgresAddress = server.url().parse().unwrap();
+    let project = project();
+    address.set_project(&project).unwrap();
+    let store = block_on(PostgresStore::open(&address, PostgresOptions::default())).unwrap();
+    let index = block_on(store.search_index()).unwrap().unwrap();
+    for number in 0..5 {
+        let session = block_on(store.create(NewSession::default())).unwrap();
+        // The last event has no words.
+        let events = [Event::user(format!("token number{number}")), Event::Compacted];
+        block_on(store.append(session, NewTurn::verbatim(events))).unwrap();
+    }
+    let search = |text: &str| {
+        let query = Query::words(text).unwrap();
+        let found =
+            block_on(searcher(&store, Some(index)).search(&query, &Filters::default(), &mut |_| ())).unwrap();
+        (found.hits.len(), found.index_error.map(|error| error.to_string()))
+    };
+    assert_eq!(search("token"), (5, None));
+    assert_eq!(search("absent"), (0, None));
+    let lost = server.sql(&format!(
+        "WITH lost AS (DELETE FROM azureal.search_events WHERE project = '{project}' AND session < 3 RETURNING seq)
+         SELECT count(*) FROM lost WHERE seq > 0"
+    ));
+    assert_eq!(lost, "2");
+    let (found, error) = search("number1");
+    let error = error.unwrap_or_default();
+    assert!(found == 1 && error.contains("lacks the events of 2 sessions"), "{found}: {error}");
+    assert_eq!((search("number1"), search("token")), ((1, None), (5, None)));
+}
+
+#[test]
 fn a_user_who_may_only_read_has_no_index_in_postgres() {
     let Some(server) = PostgresServer::shared() else { return };
     let mut address: PostgresAddress = server.url().parse().unwrap();

@@ -2,13 +2,16 @@
 //!
 //! A `tsvector` has at most 16,383 places, and 1 MiB of lexemes. So it has no places here: a phrase finds events with all of its tokens, which
 //! the search then compares. An event with too many tokens is found by every query.
+//!
+//! The tables of sessions and of events may be restored, copied or emptied apart from each other. So each part of a session that is indexed adds a
+//! receipt to the events: a row without words, whose place is that of its last event, below 0.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use azureal_core::{
-    IndexHit, IndexPart, IndexPhrase, IndexQuery, IndexState, IndexedEvent, SearchIndex, SessionId,
-    StoreError, TOKENS_VERSION, async_trait,
+    IndexHit, IndexPart, IndexPhrase, IndexQuery, IndexState, IndexedEvent, SearchIndex, Seq, SessionId,
+    StoreError, TOKENS_VERSION, async_trait, counted,
 };
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -132,11 +135,22 @@ impl SearchIndex for PostgresStore {
         let mut added = Vec::with_capacity(parts.len());
         for IndexPart { session, before, after, events } in parts {
             let text = |text: &String| escaped(text).into_owned();
-            let words: Vec<String> = events.iter().map(|event| self.lexemes(event)).collect();
-            let agents: Vec<Option<String>> =
-                events.iter().map(|event| event.agent.as_ref().map(text)).collect();
+            let start = before.as_ref().map_or(Seq::START, |state| state.through);
+            let receipt = (start < after.through).then(|| -rows::integer(after.through));
+            let seqs: Vec<i64> = events.iter().map(|event| rows::integer(event.seq)).chain(receipt).collect();
+            let words: Vec<String> = events
+                .iter()
+                .map(|event| self.lexemes(event))
+                .chain(receipt.map(|_| self.project_label()))
+                .collect();
+            let agents: Vec<Option<String>> = events
+                .iter()
+                .map(|event| event.agent.as_ref().map(text))
+                .chain(receipt.map(|_| None))
+                .collect();
             let length =
                 |event: &IndexedEvent| i32::try_from(event.tokens.split(' ').count()).unwrap_or(i32::MAX);
+            let lengths: Vec<i32> = events.iter().map(length).chain(receipt.map(|_| 0)).collect();
             let size = words.iter().map(String::len).sum();
             let call = self
                 .function("search_put")
@@ -161,13 +175,9 @@ impl SearchIndex for PostgresStore {
                 .named("in_agent", Type::TEXT, after.agent.as_ref().map(text))
                 .named("in_active", Type::INT8, after.active)
                 .named("in_worktree", Type::TEXT, text(&after.worktree))
-                .named(
-                    "in_seqs",
-                    Type::INT8_ARRAY,
-                    events.iter().map(|event| rows::integer(event.seq)).collect::<Vec<_>>(),
-                )
+                .named("in_seqs", Type::INT8_ARRAY, seqs)
                 .named("in_agents", Type::TEXT_ARRAY, agents)
-                .named("in_lengths", Type::INT4_ARRAY, events.iter().map(length).collect::<Vec<_>>())
+                .named("in_lengths", Type::INT4_ARRAY, lengths)
                 .named("in_words", Type::TEXT_ARRAY, words);
             added.push(self.is_there(call).await?);
         }
@@ -228,6 +238,34 @@ impl SearchIndex for PostgresStore {
         let found = self.rows(call).await?;
         let checked = found.first().map(|row| Ok(row.try_get::<_, i64>(0)?.cast_unsigned()));
         self.placed(checked.transpose())
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        // The limit makes it one look at the key for each session, not a join with all events.
+        let call = self
+            .call(
+                "WITH lost AS (
+                   DELETE FROM @schema@.search_sessions AS known
+                   WHERE project = $1 AND version = $2 AND session > 0 AND through > 0 AND (
+                     SELECT true FROM @schema@.search_events AS event
+                     WHERE event.project = $1 AND event.session = known.session AND event.version = $2
+                       AND event.seq = -known.through LIMIT 1) IS NULL
+                   RETURNING session)
+                 SELECT count(*) FROM lost",
+            )
+            .long()
+            .with(Type::INT4, VERSION);
+        match self.one(call, |row| Ok(row.try_get::<_, i64>(0)?.cast_unsigned())).await? {
+            0 => Ok(()),
+            lost => Err(StoreError::Other {
+                place: "the search index".to_owned(),
+                source: format!(
+                    "it lacks the events of {}; the next search adds them",
+                    counted(lost, "session")
+                )
+                .into(),
+            }),
+        }
     }
 
     async fn set_checked(&self, now: u64) -> Result<(), StoreError> {
