@@ -298,7 +298,10 @@ impl Searcher<'_> {
             for ((score, hit), event) in next.into_iter().zip(events) {
                 // `None` if the event is gone, or has changed.
                 let Some(stored) = event? else { continue };
-                let Ok(event) = stored.event() else { continue };
+                let Ok(event) = stored.event() else {
+                    found.damaged += 1;
+                    continue;
+                };
                 let is_match =
                     |searched: &SearchedText| filters.takes_text(searched) && query.matches(&searched.text);
                 let Some(searched) = self.searched(&event).filter(is_match) else { continue };

@@ -26,6 +26,8 @@ pub struct SearchNews {
     pub total: Total,
     /// The number of sessions that are not searched yet.
     pub not_searched: u64,
+    /// The number of events that cannot be read, among those that this search has read or indexed.
+    pub damaged: u64,
     /// The reason why nothing could be searched for.
     pub problem: Option<String>,
     /// Whether no further result follows.

@@ -92,6 +92,7 @@ impl Shared {
             hits: Vec::new(),
             total: Total::default(),
             not_searched: 0,
+            damaged: 0,
             problem: None,
             is_over: true,
         };
@@ -108,9 +109,13 @@ impl Shared {
             ..SearchOptions::default()
         };
         match block_on(self.workspace.search(&query, &filters, &options, |_| ())) {
-            Ok(found) => {
-                SearchNews { hits: found.hits, total: found.total, not_searched: found.not_searched, ..none }
-            }
+            Ok(found) => SearchNews {
+                hits: found.hits,
+                total: found.total,
+                not_searched: found.not_searched,
+                damaged: found.damaged,
+                ..none
+            },
             Err(error) => failed(error),
         }
     }

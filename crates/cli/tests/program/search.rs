@@ -244,8 +244,11 @@ fn an_index_that_cannot_be_written_costs_a_warning_and_no_hit() {
 
 #[test]
 fn an_event_that_cannot_be_read_is_reported() {
-    for option in [&[][..], &["-F"]] {
+    for (option, is_indexed) in [(&[][..], false), (&["-F"], false), (&[], true), (&["-F"], true)] {
         let world = world();
+        if is_indexed {
+            assert_eq!(found(&world, &[&["race"], option].concat()), ["S1 2"]);
+        }
         let store = Connection::open(world.store()).unwrap();
         store.execute("UPDATE events SET data = x'28b52ffd00' WHERE session_id = 1 AND seq = 2", []).unwrap();
         drop(store);

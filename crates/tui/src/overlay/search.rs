@@ -1,5 +1,6 @@
 //! The search over all sessions.
 
+use azureal::core::counted;
 use azureal::desk::{Request, SearchNews};
 use azureal::search::{Hit, Snippet};
 use azureal::transcript::Tone;
@@ -76,6 +77,9 @@ impl SearchLayer {
             count => format!("{count} hits"),
         };
         match found.not_searched {
+            0 if found.damaged > 0 => {
+                format!("{more}{count}; {} cannot be read", counted(found.damaged, "event"))
+            }
             0 => format!("{more}{count}"),
             1 => format!("{count}, 1 session is still being read"),
             left => format!("{count}, {left} sessions are still being read"),

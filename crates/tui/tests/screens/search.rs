@@ -105,7 +105,7 @@ fn enter_goes_to_a_hit_of_an_open_session() {
 fn what_is_left_and_what_is_wrong_are_told() {
     let mut screen = started();
     screen.keys("f4 'a b'");
-    let news = |problem: Option<&str>, not_searched| {
+    let news = |problem: Option<&str>, not_searched, damaged| {
         let problem = problem.map(str::to_owned);
         let total = Total { events: 0, is_least: not_searched > 0 };
         let is_over = not_searched == 0;
@@ -114,13 +114,16 @@ fn what_is_left_and_what_is_wrong_are_told() {
             hits: Vec::new(),
             total,
             not_searched,
+            damaged,
             problem,
             is_over,
         }))
     };
-    screen.news(news(None, 3));
+    screen.news(news(None, 0, 2));
+    assert!(screen.text().contains("no hit; 2 events cannot be read"), "{}", screen.text());
+    screen.news(news(None, 3, 0));
     assert!(screen.text().contains("3 sessions are still being read"), "{}", screen.text());
-    screen.news(news(Some("there is no word to search for\u{7}"), 0));
+    screen.news(news(Some("there is no word to search for\u{7}"), 0, 0));
     assert!(screen.text().contains("there is no word to search for"), "{}", screen.text());
     screen.keys("enter");
     assert!(screen.text().contains("Search all sessions"), "Enter without a hit does nothing");

@@ -409,6 +409,7 @@ pub(crate) fn found(text: &str, hits: Vec<Hit>, total: Total) -> News {
         hits,
         total,
         not_searched: 0,
+        damaged: 0,
         problem: None,
         is_over: true,
     }))
