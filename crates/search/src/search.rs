@@ -254,13 +254,18 @@ impl Searcher<'_> {
             // Of a session that is behind, all events are read.
             candidates.retain(|hit| !behind.contains_key(&hit.session));
             let mut found = self.verify(query, filters, candidates, is_exact).await?;
-            let is_full = self.limit.is_none_or(|limit| found.hits.len() >= limit);
+            let is_full = self.wanted_hits().is_none_or(|wanted| found.total.events >= wanted as u64);
             if is_exact || is_full || !is_more || found.is_stopped {
                 found.total.is_least |= is_more;
                 return Ok(Some(found));
             }
         }
         Ok(None)
+    }
+
+    /// Returns the number of hits to look for: whether there is any is not known before one is read.
+    fn wanted_hits(&self) -> Option<usize> {
+        self.limit.map(|limit| limit.max(1))
     }
 
     /// Reads the events that an index found, the best one first, and returns those that match.
@@ -280,7 +285,8 @@ impl Searcher<'_> {
         let mut sessions = Sessions { store: self.store, known: HashMap::new() };
         let (mut ranked, mut read) = (ranked.into_iter(), 0);
         loop {
-            let missing = self.limit.map_or(AT_ONCE, |limit| limit.saturating_sub(found.hits.len()));
+            let missing =
+                self.wanted_hits().map_or(AT_ONCE, |wanted| wanted.saturating_sub(found.hits.len()));
             // If it is not certain that an event matches, several are read for one that is missing.
             let count = if is_exact || missing == 0 { missing.min(AT_ONCE) } else { AT_ONCE };
             let next: Vec<(f64, IndexHit)> = ranked.by_ref().take(count).collect();

@@ -237,7 +237,8 @@ fn tell_of_total(args: &Args, result: &Found) {
     if total > 0 {
         if result.total.is_least || result.hits.len() < usize::try_from(total).unwrap_or(usize::MAX) {
             let least = if result.total.is_least { "at least " } else { "" };
-            tell(&format!("{least}{} match; `-n` shows more", counted(total, "event")));
+            let verb = if total == 1 { "matches" } else { "match" };
+            tell(&format!("{least}{} {verb}; `-n` shows more", counted(total, "event")));
         }
         return;
     }

@@ -252,15 +252,30 @@ fn an_event_that_cannot_be_read_is_reported() {
         let store = Connection::open(world.store()).unwrap();
         store.execute("UPDATE events SET data = x'28b52ffd00' WHERE session_id = 1 AND seq = 2", []).unwrap();
         drop(store);
-        let ran = search(&world, &[&["token", "--json"], option].concat());
+        let ran = search(&world, &[&["race", "--json"], option].concat());
         assert_eq!(
             (ran.code, ran.stderr.as_str()),
             (0, "warning: not searched: 1 event that cannot be read; `azureal doctor` names them\n"),
             "{ran}"
         );
-        assert_eq!(ran.json()["damaged_events"], 1);
+        assert_eq!((&ran.json()["damaged_events"], &ran.json()["total"]), (&json!(1), &json!(0)));
         // The others are found, and what is indexed is not read again.
         assert_eq!(found(&world, &[&["bucket"], option].concat()), ["S2 1", "S2 3"]);
+    }
+}
+
+#[test]
+fn the_number_of_hits_is_told_without_any_hit() {
+    let world = world();
+    for (arguments, expected) in [
+        (&["token"][..], "3 events match; `-n` shows more\n"),
+        (&["\"token row\""], "1 event matches; `-n` shows more\n"),
+        (&["-F", "oken"], "4 events match; `-n` shows more\n"),
+        (&["--regex", "re|to"], "4 events match; `-n` shows more\n"),
+        (&["-F", "oken", "--role", "error"], "nothing found; try it without `--role error`, or with `-i`"),
+    ] {
+        let ran = search(&world, &[arguments, &["-n", "0"]].concat());
+        assert!(ran.code == 0 && ran.stdout.is_empty() && ran.stderr.starts_with(expected), "{ran}");
     }
 }
 

@@ -96,6 +96,9 @@ pub(crate) fn search_contract(
                 found.hits.iter().take(3).map(|hit| (hit.session.id, hit.seq)).collect::<Vec<_>>()
             };
             assert_eq!(first(&few), first(&by_index), "{text}");
+            indexed.limit = Some(0);
+            let none = block_on(indexed.search(&query, &filters, &mut |_| ())).unwrap();
+            assert_eq!((none.hits.len(), none.total.events > 0), (0, !by_index.hits.is_empty()), "{text}");
             if sort > 0 {
                 // All have the same rank, so the order is that of the scan too.
                 assert_eq!(first(&by_index), first(&by_scan), "{text}");
