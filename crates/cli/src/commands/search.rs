@@ -57,7 +57,13 @@ pub(crate) struct Args {
     #[arg(value_name = "TEXT", required = true)]
     text: Vec<String>,
     /// Show at most N hits
-    #[arg(short = 'n', long = "limit", value_name = "N", default_value_t = 20)]
+    #[arg(
+        short = 'n',
+        long = "limit",
+        value_name = "N",
+        default_value_t = 20,
+        allow_negative_numbers = true
+    )]
     limit: usize,
     /// Only what was said and done in turns of this agent
     #[arg(short, long, value_name = "AGENT")]
@@ -146,7 +152,7 @@ fn unusable(error: QueryError) -> Failure {
             .with_hint("`azureal search -F -- '->'` searches for signs"),
         QueryError::Pattern(why) => Failure::usage(format!("this is not a regular expression: {why}"))
             .with_hint("`-F` searches for the text as it is"),
-        error @ QueryError::TooLong => Failure::usage(error.to_string()),
+        error @ (QueryError::TooLong | QueryError::LargePattern) => Failure::usage(error.to_string()),
     }
 }
 
@@ -253,11 +259,13 @@ fn tell_of_total(args: &Args, result: &Found) {
             "a star stands for the rest of a word, as in `tok*`; `--regex` takes an expression".to_owned()
         }
         (true, [], false) => "try a part of the text, or `--full` for all output of tools".to_owned(),
-        (true, [], true) => "try a part of the text".to_owned(),
+        (true, [], true) => "try a part of the text; secrets are masked, and not searched".to_owned(),
         (false, [], false) => {
             "try fewer words, the beginning of a word (`tok*`), `-F` for parts of words, or `--full` for all output of tools".to_owned()
         }
-        (false, [], true) => "try fewer words, or the beginning of a word (`tok*`)".to_owned(),
+        (false, [], true) => {
+            "try fewer words, or the beginning of a word (`tok*`); secrets are masked, and not searched".to_owned()
+        }
         (_, filters, _) => {
             let other = match is_exact {
                 true if has_case => "or with `-i`, as case matters",

@@ -179,6 +179,7 @@ fn a_search_without_hits_says_what_to_try() {
             &["--regex", "a(b"],
             "error: this is not a regular expression: unclosed group (character 2)\nhint: `-F` searches",
         ),
+        (&["--regex", r"\w{1000}{1000}"], "error: the regular expression is too large: repeat less"),
         (
             &["-F", "->"],
             "error: unexpected argument `->`\nhint: put `--` before a text that begins with a dash",
@@ -277,6 +278,8 @@ fn the_number_of_hits_is_told_without_any_hit() {
         let ran = search(&world, &[arguments, &["-n", "0"]].concat());
         assert!(ran.code == 0 && ran.stdout.is_empty() && ran.stderr.starts_with(expected), "{ran}");
     }
+    let ran = search(&world, &["token", "-n", "-1"]);
+    assert!(ran.code == 2 && ran.stderr.contains("`-1`") && !ran.stderr.contains("dash"), "{ran}");
 }
 
 #[test]
