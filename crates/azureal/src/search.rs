@@ -35,12 +35,14 @@ pub use azureal_search::{
     Case, Filters, Found, Hit, Progress, Query, QueryError, SearchRole, Snippet, SnippetPiece, Step, Total,
 };
 use azureal_search::{FileIndex, OpenSource, Searcher, is_damage};
+use azureal_store::ServerAddress;
 use serde::Serialize;
 use tracing::{debug, info};
 
+use crate::config::shell_quoted;
 use crate::error::{Error, quoted};
 use crate::since::parse_since;
-use crate::workspace::Workspace;
+use crate::workspace::{StoreChoice, Workspace};
 
 /// The version of the tables is checked by the index. A store at another place is another one only by its sessions.
 const OF_FILE: &str = "file";
@@ -284,20 +286,24 @@ pub struct PieceLine<'a> {
 
 impl<'a> FoundLine<'a> {
     /// Returns the shape of a result.
-    pub fn of(found: &'a Found) -> Self {
+    ///
+    /// `program` begins the commands: [`program_with`].
+    pub fn of(found: &'a Found, program: &str) -> Self {
         Self {
             total: found.total.events,
             total_is_least: found.total.is_least,
             not_searched: found.not_searched,
             damaged_events: found.damaged,
-            hits: found.hits.iter().map(HitLine::of).collect(),
+            hits: found.hits.iter().map(|hit| HitLine::of(hit, program)).collect(),
         }
     }
 }
 
 impl<'a> HitLine<'a> {
     /// Returns the shape of a hit.
-    pub fn of(hit: &'a Hit) -> Self {
+    ///
+    /// `program` begins the command: [`program_with`].
+    pub fn of(hit: &'a Hit, program: &str) -> Self {
         let piece = |piece: &'a SnippetPiece| PieceLine { text: &piece.text, is_match: piece.is_match };
         Self {
             session: hit.session.id.to_string(),
@@ -310,21 +316,52 @@ impl<'a> HitLine<'a> {
             last_active: hit.session.active_at(),
             snippet: hit.snippet.pieces.iter().map(piece).collect(),
             score: hit.score,
-            show: show_command(hit),
+            show: show_command(hit, program),
         }
     }
 }
 
 /// Returns the command that shows a hit.
-pub fn show_command(hit: &Hit) -> String {
+pub fn show_command(hit: &Hit, program: &str) -> String {
     // Without the option it may not be in what is shown.
     let full = if hit.is_full { " --full" } else { "" };
-    format!("azureal show {} --seq {}{full}", hit.session.id, hit.seq)
+    format!("{program} show {} --seq {}{full}", hit.session.id, hit.seq)
+}
+
+/// Returns the beginning of a command for a shell: the program, with the options for this directory and this store. An address with a password is
+/// cut behind its scheme.
+pub fn program_with(directory: Option<&Path>, store: Option<&Path>) -> String {
+    let mut program = "azureal".to_owned();
+    let store = store.map(|store| match StoreChoice::of(store) {
+        Ok(StoreChoice::Postgres(address)) if address.has_password() => "postgres://…".into(),
+        Ok(StoreChoice::Redis(address)) if address.has_password() => "redis://…".into(),
+        _ => store.to_string_lossy(),
+    });
+    for (option, value) in [("-C", directory.map(Path::to_string_lossy)), ("--store", store)] {
+        if let Some(value) = value {
+            program.push_str(&format!(" {option} {}", shell_quoted(&value)));
+        }
+    }
+    program
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_leads_to_the_same_store_and_has_no_password() {
+        for (directory, store, expected) in [
+            (None, None, "azureal"),
+            (Some("my project"), Some("a.azs"), "azureal -C 'my project' --store a.azs"),
+            (None, Some("redis://h/1?project=x"), "azureal --store 'redis://h/1?project=x'"),
+            (None, Some("redis://:secret@h"), "azureal --store 'redis://…'"),
+            (None, Some("postgres://u@h/d"), "azureal --store postgres://u@h/d"),
+            (None, Some("postgres://h/d?user=u&password=secret"), "azureal --store 'postgres://…'"),
+        ] {
+            assert_eq!(program_with(directory.map(Path::new), store.map(Path::new)), expected);
+        }
+    }
 
     #[test]
     fn filters_can_be_typed() {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
 
+use azureal::search::program_with;
 use azureal::{Project, Workspace};
 use azureal_engine::Recovered;
 use futures_executor::block_on;
@@ -231,9 +232,9 @@ fn dispatch(command: &Command, global: &Global, out: &mut Output) -> Result<(), 
         Command::Show(args) => {
             on_sessions(store, out, async |p, found, out| show::run(args, p, found, out).await)
         }
-        Command::Search(args) => {
-            on_sessions(store, out, async |p, found, out| search::run(args, p, found, out).await)
-        }
+        Command::Search(args) => on_sessions(store, out, async |p, found, out| {
+            search::run(args, p, found, &global.program(), out).await
+        }),
         Command::Original(args) => {
             on_sessions(store, out, async |p, found, out| original::run(args, p, found, out).await)
         }
@@ -315,6 +316,13 @@ fn recover_if_possible(store: Option<&Path>) {
 impl Global {
     fn store(&self) -> Option<&Path> {
         self.store.as_deref().map(Path::new)
+    }
+
+    /// Returns the beginning of a command for the same store. It is run with the same variables.
+    fn program(&self) -> String {
+        let is_variable =
+            |store: &&Path| std::env::var_os("AZUREAL_STORE").is_some_and(|value| *store == value);
+        program_with(self.directory.as_deref(), self.store().filter(|store| !is_variable(store)))
     }
 
     /// Starts the log, and makes the folder of `-C` the current one.

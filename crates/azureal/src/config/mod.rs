@@ -34,6 +34,7 @@ pub use self::cllm_name::CLLM_CONFIG;
 pub use self::describe::{describe, terms};
 pub use self::file::ConfigFile;
 pub use self::settings::{Caching, KeepOriginals, Variable, permission_name, seconds};
+pub(crate) use self::template::shell_quoted;
 pub use self::ui::{ConfiguredKeys, ThemeChoice, Ui};
 
 use self::cllm_name::CllmName;

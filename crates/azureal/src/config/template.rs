@@ -202,7 +202,7 @@ fn typed(text: &str) -> Value {
 }
 
 /// Quotes any text as one word for a POSIX shell.
-fn shell_quoted(text: &str) -> String {
+pub(crate) fn shell_quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
         return text.to_owned();

@@ -108,6 +108,7 @@ pub(crate) async fn run(
     args: &Args,
     place: &Workspace,
     found: &[Recovered],
+    program: &str,
     out: &mut Output,
 ) -> Result<(), Failure> {
     let text = args.text.join(" ");
@@ -127,13 +128,13 @@ pub(crate) async fn run(
     drop(progress);
     tell_of_index(&result);
     if out.is_json() {
-        return out.json(&FoundLine::of(&result));
+        return out.json(&FoundLine::of(&result, program));
     }
     let clock = Clock::read();
     let (paint, width) = (out.paint(), out.width());
     for (index, hit) in result.hits.iter().enumerate() {
         let gap = if index == 0 { "" } else { "\n" };
-        out.own_text(&format!("{gap}{}", hit_text(hit, &clock, paint, width)))?;
+        out.own_text(&format!("{gap}{}", hit_text(hit, program, &clock, paint, width)))?;
     }
     out.flush()?;
     let any = ListQuery { limit: Some(1), ..ListQuery::default() };
@@ -177,7 +178,7 @@ async fn filters(args: &Args, place: &Workspace, found: &[Recovered]) -> Result<
 }
 
 /// Renders a hit: a heading, the snippet, and the command that shows it.
-fn hit_text(hit: &Hit, clock: &Clock, paint: Paint, width: Option<usize>) -> String {
+fn hit_text(hit: &Hit, program: &str, clock: &Clock, paint: Paint, width: Option<usize>) -> String {
     let tool = hit.tool.as_deref().map(|tool| format!("{} {}", hit.role.as_str(), visible_line(tool)));
     let author = tool.unwrap_or_else(|| hit.role.as_str().to_owned());
     let agent = hit.agent.as_deref().map(|agent| visible_line(agent).into_owned());
@@ -187,7 +188,7 @@ fn hit_text(hit: &Hit, clock: &Clock, paint: Paint, width: Option<usize>) -> Str
     let heading = paint.heading(&called(&hit.session));
     let facts = paint.quiet(&parts.join(" · "));
     let snippet = snippet_text(&hit.snippet, paint, width);
-    format!("{heading}  {facts}\n{snippet}\n{INDENT}{}\n", paint.quiet(&show_command(hit)))
+    format!("{heading}  {facts}\n{snippet}\n{INDENT}{}\n", paint.quiet(&show_command(hit, program)))
 }
 
 /// Renders a snippet with its matches in colour, or in brackets, in lines of a width.

@@ -283,6 +283,22 @@ fn the_number_of_hits_is_told_without_any_hit() {
 }
 
 #[test]
+fn the_command_of_a_hit_leads_to_the_store_of_the_search() {
+    let world = world();
+    let other = world.path("p/my other.azs");
+    fs::copy(world.store(), &other).unwrap();
+    fs::remove_file(world.store()).unwrap();
+    let arguments = ["-C", ".", "--store", "my other.azs", "search", "race"];
+    let ran = world.run(&arguments);
+    assert!(ran.stdout.ends_with("\n  azureal -C . --store 'my other.azs' show S1 --seq 2\n"), "{ran}");
+    let hit = &world.run(&[&arguments[..], &["--json"]].concat()).json()["hits"][0];
+    assert_eq!(hit["show"], "azureal -C . --store 'my other.azs' show S1 --seq 2");
+    let by_variable =
+        world.ran(world.command(&["search", "race"]).env("AZUREAL_STORE", &other).output().unwrap());
+    assert!(by_variable.stdout.ends_with("\n  azureal show S1 --seq 2\n"), "{by_variable}");
+}
+
+#[test]
 fn the_output_of_turns_is_searched_too() {
     let world = World::new();
     let fixtures = "../agents/tests/fixtures/claude/current/multi-tool/stdout.jsonl";
