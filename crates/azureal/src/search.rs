@@ -206,11 +206,14 @@ impl OpenSource for FullSource {
 pub fn typed(text: &str) -> Result<(Query, Filters), Error> {
     let mut filters = Filters::default();
     let mut words = Vec::new();
+    let mut is_in_phrase = false;
     for word in text.split(' ') {
         let (name, value) = word.split_once(':').unwrap_or((word, ""));
+        let follows_in_phrase = is_in_phrase;
+        is_in_phrase ^= word.matches('"').count() % 2 == 1;
         match name {
-            // `session::new` is no filter.
-            _ if value.is_empty() || value.starts_with(':') => words.push(word),
+            // Neither `session::new` nor a part of a phrase is a filter.
+            _ if value.is_empty() || value.starts_with(':') || follows_in_phrase => words.push(word),
             "agent" => filters.agents.push(value.to_owned()),
             "tool" => filters.tools.push(value.to_owned()),
             "since" => filters.since = Some(parse_since(value)?.as_second()),
@@ -375,6 +378,9 @@ mod tests {
             (vec![SearchRole::User], Some(vec!["S3".parse().unwrap()]))
         );
         assert!(filters.since.is_some());
+        let (query, filters) = typed("\"set agent:codex first\" agent:claude").unwrap();
+        assert!(query.matches("to set agent: codex first") && !query.matches("set first"));
+        assert_eq!(filters.agents, ["claude"]);
         for text in ["role:x a", "since:x a", "session:x a", "role:user", "->"] {
             assert!(typed(text).is_err(), "{text}");
         }
