@@ -107,7 +107,7 @@ pub struct IndexedEvent {
 }
 
 /// The version of the tokens. An index of another version is not used.
-pub const TOKENS_VERSION: u32 = 2;
+pub const TOKENS_VERSION: u32 = 3;
 
 /// A query of an index. All conditions must hold.
 #[derive(Debug, Clone)]

@@ -104,6 +104,8 @@ fn sort_of(c: char) -> Sort {
         '\u{AD}' | '\u{200B}'..='\u{200D}' | '\u{2060}' | '\u{FE00}'..='\u{FE0F}' | '\u{FEFF}' => {
             Sort::Ignored
         }
+        // The vowels and finals of Hangul syllables, which are composed with the consonant before them.
+        '\u{1160}'..='\u{11FF}' | '\u{D7B0}'..='\u{D7FF}' => Sort::Mark,
         // Composed, these angle brackets are punctuation.
         '\u{2329}' | '\u{232A}' => Sort::Between,
         c if is_combining_mark(c) => Sort::Mark,
@@ -120,8 +122,8 @@ fn is_single(c: char) -> bool {
         '\u{0E00}'..='\u{0EFF}' | '\u{1000}'..='\u{109F}' | '\u{1780}'..='\u{17FF}' if c.is_alphanumeric())
         || matches!(c,
             // Hangul, kana, Bopomofo, and Han with its extensions and its compatibility forms.
-            '\u{1100}'..='\u{11FF}' | '\u{3005}'..='\u{3007}' | '\u{3040}'..='\u{30FF}' | '\u{3100}'..='\u{31FF}'
-            | '\u{3400}'..='\u{4DBF}' | '\u{4E00}'..='\u{9FFF}' | '\u{AC00}'..='\u{D7FF}' | '\u{F900}'..='\u{FAFF}'
+            '\u{1100}'..='\u{115F}' | '\u{3005}'..='\u{3007}' | '\u{3040}'..='\u{30FF}' | '\u{3100}'..='\u{31FF}'
+            | '\u{3400}'..='\u{4DBF}' | '\u{4E00}'..='\u{9FFF}' | '\u{AC00}'..='\u{D7AF}' | '\u{F900}'..='\u{FAFF}'
             | '\u{FF66}'..='\u{FFDC}' | '\u{1B000}'..='\u{1B16F}' | '\u{20000}'..='\u{3FFFF}' if c.is_alphanumeric())
         || matches!(c,
             // Technical symbols, symbols and dingbats, stars, flags and emoji.
@@ -262,6 +264,7 @@ mod tests {
             ("検索する", " 検 索 す る "),
             ("全文search検索", " 全 文 search 検 索 "),
             ("안녕하세요", " 안 녕 하 세 요 "),
+            ("\u{1112}\u{1161}\u{11AB}\u{1100}\u{116E}\u{11A8}어", " 한 국 어 "),
             ("ภาษา", " ภ า ษ า "),
             // Emoji; what only changes their look is ignored.
             ("done ✅🎉", " done ✅ 🎉 "),
@@ -328,6 +331,12 @@ mod tests {
                 prop_assert!(token.chars().count() <= LONGEST);
             }
             prop_assert!(text.trim().is_empty() || !tokens.contains("  "), "{tokens:?}");
+        }
+
+        #[test]
+        fn composition_does_not_matter(text in "([a-zäöé가-힣ｶﾞがเ検Åêँ] ?){0,30}") {
+            let decomposed: String = text.nfd().collect();
+            prop_assert_eq!(words(&decomposed), words(&text));
         }
 
         #[test]
