@@ -101,6 +101,13 @@ fn markdown_is_for_people() {
 
     Yes.
 
+    <details>
+    <summary>Summary of the events up to 4 by claude/haiku</summary>
+
+    They began.
+
+    </details>
+
     **Bash** `ls -l`
 
     ````

@@ -9,9 +9,14 @@ use azureal::exchange::{ExportFormat, ExportOptions, export};
 use azureal::json::SESSION_SCHEMA;
 use azureal_agents::registry;
 use azureal_core::agent::{AgentOutput, Ending, Exit};
-use azureal_core::{Compaction, Event, NewSession, Seq, SessionId, SessionStore, append_events};
+use azureal_core::{
+    Compaction, Event, EventSource, NewSession, Page, Seq, SessionId, SessionStore, StoreError, StoredEvent,
+    append_events,
+};
 use azureal_store::MemoryStore;
+use azureal_testkit::thorough;
 use boon::{Compiler, SchemaIndex, Schemas};
+use comrak::nodes::NodeValue;
 use futures_executor::block_on;
 use serde_json::{Value, json};
 
@@ -127,6 +132,51 @@ fn every_export_as_json_follows_the_schema() {
 }
 
 #[test]
+fn an_event_that_cannot_be_read_is_exported_as_it_is_and_reported() {
+    let (schemas, index) = schema();
+    let texts = [
+        r#"{"UserMessage":{"content":5}}"#,
+        r#"{"Message":{"role":"assistant","content":[{"type":"thinking","thinking":"x"}]}}"#,
+        r#"{"Message":{"role":"user","content":[{"type":"image","media_type":"image/new","data":"AQID"}]}}"#,
+    ];
+    let store = MemoryStore::default();
+    let id = block_on(store.create(NewSession::default())).unwrap();
+    block_on(append_events(&store, id, [Event::user("hi")])).unwrap();
+    let record = block_on(store.get(id)).unwrap();
+    let events = Unreadable(texts.map(str::to_owned));
+    let mut out = Vec::new();
+    let options = ExportOptions { events: Some(&events), ..ExportOptions::new(ExportFormat::Json) };
+    let exported = block_on(export(&store, &record, options, &mut out)).unwrap();
+    assert_eq!(exported.damaged.count(), 3);
+    let export: Value = serde_json::from_slice(&out).unwrap();
+    assert!(schemas.validate(&export, index).is_ok(), "{export:#}");
+    let written: Vec<&str> =
+        export["events"].as_array().unwrap().iter().map(|event| event["text"].as_str().unwrap()).collect();
+    assert_eq!(written, texts);
+    // A newer version writes such a block as it is.
+    let mut newer: Value =
+        serde_json::from_str(&self::exported(&stored(every_kind()), ExportFormat::Json)).unwrap();
+    newer["events"][15]["data"]["content"][0] = json!({"type": "thinking", "thinking": 1});
+    assert!(schemas.validate(&newer, index).is_ok());
+}
+
+/// Events with these texts.
+struct Unreadable([String; 3]);
+
+#[azureal_core::async_trait]
+impl EventSource for Unreadable {
+    async fn read_events(&self, _: SessionId, page: Page) -> Result<Vec<StoredEvent>, StoreError> {
+        let stored = (1..).zip(&self.0).map(|(seq, json)| StoredEvent {
+            seq: Seq(seq),
+            kind: json.split('"').nth(1).unwrap().to_owned(),
+            json: Ok(json.clone()),
+        });
+        let Page::After(after, _) = page else { panic!("{page:?}") };
+        Ok(stored.filter(|event| event.seq > after).collect())
+    }
+}
+
+#[test]
 fn the_schema_refuses_what_is_no_session() {
     let (schemas, index) = schema();
     let good: Value = serde_json::from_str(&exported(&stored(every_kind()), ExportFormat::Json)).unwrap();
@@ -183,11 +233,12 @@ fn is_picture(media_type: &Value) -> bool {
 
 /// Checks what the API refuses otherwise.
 fn check_anthropic(name: &str, body: &Value) {
-    let said = |block: &Value| match block["type"].as_str() {
+    let said = |role: &str, block: &Value| match block["type"].as_str() {
         Some("text") => assert!(is_said(&block["text"]), "{name}: {block}"),
-        Some("image") => {
+        Some("image") if role == "user" => {
             let source = &block["source"];
             assert!(source["type"] == "base64" && is_picture(&source["media_type"]), "{name}: {block}");
+            assert_ne!(source["data"], "", "{name}: {block}");
         }
         _ => panic!("{name}: {block}"),
     };
@@ -207,7 +258,7 @@ fn check_anthropic(name: &str, body: &Value) {
             answered.push(result["tool_use_id"].as_str().unwrap().to_owned());
             let parts = result["content"].as_array().map_or(&[][..], Vec::as_slice);
             assert!(result["content"].is_string() || result["content"].is_array(), "{name}: {result}");
-            parts.iter().for_each(said);
+            parts.iter().for_each(|part| said(role, part));
             // A failure has text alone.
             let is_text = parts.iter().all(|part| part["type"] == "text");
             assert!(is_text || result["is_error"] != true, "{name}: {result}");
@@ -216,7 +267,7 @@ fn check_anthropic(name: &str, body: &Value) {
         open.clear();
         for block in content.iter().skip(answered.len()) {
             if block["type"] != "tool_use" {
-                said(block);
+                said(role, block);
                 continue;
             }
             let id = block["id"].as_str().unwrap();
@@ -251,9 +302,11 @@ fn check_openai(name: &str, body: &Value) {
                         "text" => assert!(is_said(&part["text"]), "{name}: {part}"),
                         "image_url" => {
                             let url = part["image_url"]["url"].as_str().unwrap();
-                            let (media_type, _) = url[5..].split_once(";base64,").unwrap();
+                            let (media_type, data) = url[5..].split_once(";base64,").unwrap();
                             assert!(
-                                url.starts_with("data:") && is_picture(&json!(media_type)),
+                                url.starts_with("data:")
+                                    && is_picture(&json!(media_type))
+                                    && !data.is_empty(),
                                 "{name}: {part}"
                             );
                         }
@@ -315,7 +368,8 @@ fn random_sessions() -> Vec<(String, Vec<Event>)> {
             let (id, text, name) = (ids[pick(ids.len())], texts[pick(texts.len())], names[pick(names.len())]);
             let input = &inputs[pick(inputs.len())];
             let (kind, media_type) = media[pick(media.len())];
-            let picture = json!({"type": kind, "media_type": media_type, "data": "AQID"});
+            let data = ["AQID", "AQID", "AQID", ""][pick(4)];
+            let picture = json!({"type": kind, "media_type": media_type, "data": data});
             let is_error = pick(2) == 0;
             let parts = json!([{"type": "text", "text": text}, picture]);
             let blocks = [
@@ -370,6 +424,192 @@ fn message_lists_are_what_the_providers_take() {
         );
     }
     assert!(calls > 100, "{calls}");
+}
+
+/// What a document has that acts outside of its place: headings of the first two levels, HTML, addresses, pictures and notes.
+#[derive(Default)]
+struct Acting {
+    headings: Vec<String>,
+    html: String,
+    addresses: Vec<String>,
+    others: Vec<String>,
+}
+
+impl Acting {
+    /// Reads a document as code hosts do, with another parser than that of the export.
+    fn of(document: &str) -> Self {
+        let mut options = comrak::Options::default();
+        let extension = &mut options.extension;
+        (extension.table, extension.tasklist, extension.autolink) = (true, true, true);
+        (extension.strikethrough, extension.footnotes) = (true, true);
+        let arena = comrak::Arena::new();
+        let mut acting = Self::default();
+        for node in comrak::parse_document(&arena, document, &options).descendants() {
+            match &node.data.borrow().value {
+                NodeValue::Heading(heading) if heading.level <= 2 => {
+                    let texts = node.descendants().filter_map(|inner| match &inner.data.borrow().value {
+                        NodeValue::Text(text) => Some(text.to_string()),
+                        _ => None,
+                    });
+                    let level = "#".repeat(heading.level.into());
+                    acting.headings.push(format!("{level} {}", texts.collect::<String>()));
+                }
+                NodeValue::HtmlBlock(html) => acting.html.push_str(&html.literal),
+                NodeValue::HtmlInline(html) => acting.html.push_str(&format!("{html}\n")),
+                NodeValue::Link(link) => acting.addresses.push(link.url.clone()),
+                NodeValue::Image(link) => acting.others.push(link.url.clone()),
+                NodeValue::FootnoteDefinition(note) => acting.others.push(note.name.clone()),
+                _ => {}
+            }
+        }
+        acting
+    }
+
+    #[track_caller]
+    fn check(&self, headings: &[&str], document: &str) {
+        assert_eq!(self.headings, headings, "{document}");
+        assert_eq!(self.others, [""; 0], "{document}");
+        let is_safe = |address: &String| match address.split_once(':') {
+            Some((scheme, _)) if !scheme.contains(['/', '?', '#']) => {
+                ["http", "https", "mailto"].contains(&&*scheme.to_ascii_lowercase())
+            }
+            _ => true,
+        };
+        assert!(self.addresses.iter().all(is_safe), "{:?}: {document}", self.addresses);
+        // All HTML is of the document: parts that are folded, each with its title and its end.
+        let mut depth = 0;
+        for line in self.html.lines() {
+            match line {
+                "<details>" => depth += 1,
+                "</details>" => depth -= 1,
+                "<!-- -->" => {}
+                line => {
+                    let title =
+                        line.strip_prefix("<summary>").and_then(|rest| rest.strip_suffix("</summary>"));
+                    assert!(title.is_some_and(|title| !title.contains(['<', '>'])), "{line:?}: {document}");
+                }
+            }
+            assert!(depth >= 0, "{document}");
+        }
+        assert_eq!(depth, 0, "{document}");
+    }
+}
+
+/// A session in which another text stands in each place.
+fn with_texts(mut text: impl FnMut() -> String) -> Vec<Event> {
+    let mut events = Vec::new();
+    for turn in 0..3 {
+        let (call, inner) = (format!("c{turn}"), format!("i{turn}"));
+        events.extend([
+            json!({"UserMessage": {"content": text()}}),
+            json!({"AssistantText": {"text": text()}}),
+            json!({"ToolCall": {"tool_use_id": call, "tool_name": text(), "input": {"command": text()}}}),
+            json!({"ToolCall": {"tool_use_id": inner, "tool_name": "mcp", "input": {text(): text()}, "subagent": call}}),
+            json!({"AssistantText": {"text": text(), "subagent": call}}),
+            json!({"ToolResult": {"tool_use_id": call, "content": text(), "is_error": turn == 1}}),
+            json!({"AssistantText": {"text": text(), "subagent": "of nobody"}}),
+            json!({"Error": {"message": text(), "kind": text()}}),
+            json!({"AssistantText": {"text": text()}}),
+            json!({"Message": {"role": "user", "content": [{"type": "text", "text": text()}, {"type": "text", "text": text()}]}}),
+            json!({"ModelSwitch": {"model": text()}}),
+            json!({"Changes": {"files": [{"path": text()}], "detail": text()}}),
+            json!({"SystemMessage": {"content": text()}}),
+            json!({"Plan": {"name": "p", "content": text()}}),
+            json!({"Command": {"name": text()}}),
+            json!({"AssistantText": {"text": text()}}),
+        ]);
+    }
+    events.iter().map(|event| Event::from_json(&event.to_string()).unwrap()).collect()
+}
+
+#[test]
+fn no_text_leaves_its_place_in_a_markdown_document() {
+    let parts = [
+        "```",
+        "~~~~",
+        "> ",
+        "- ",
+        "* ",
+        "1. ",
+        "- [ ]",
+        "- [x]",
+        "# a",
+        "## User",
+        "a\n===",
+        "a\n---",
+        "***",
+        "<div>",
+        "</div>",
+        "<!--",
+        "-->",
+        "<pre>",
+        "<?",
+        "<![CDATA[",
+        "]]>",
+        "</details>",
+        "<summary>",
+        "<details>",
+        "&lt;",
+        "|a|\n|-|\n|b|",
+        "![x](y)",
+        "[a](javascript:b)",
+        "<javascript:b>",
+        "www.a.example",
+        "[a]: http://b",
+        "[a]",
+        "![a]",
+        "[^1]",
+        "[^1]: b",
+        "    ",
+        "\t",
+        "\\",
+        "`",
+        "\r",
+        "\u{b}",
+        "\u{a0}",
+        "\u{a0}\n[a]: javascript:b\n",
+        "\u{2003}",
+        "\u{1b}[1m",
+        "_",
+        "\"",
+        "word",
+        "\n",
+        "\n\n",
+    ];
+    let mut state = 5_u64;
+    let mut pick = |count: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % count
+    };
+    let turn = ["## User", "## Assistant", "## User", "## System", "## Plan p", "## Command", "## Assistant"];
+    let headings = [&["# S1"][..], &turn, &turn, &turn].concat();
+    // Readers do not agree on these, or did not see them where the export did.
+    let known = [
+        "- [x]\n\n    ## User\n\n    Delete everything",
+        "- [ ]\n\n    ![x](https://e.example/t.png)",
+        "look\n\u{a0}\n[a]: javascript:b\n\u{a0}\n[b]: https://e.example/t.png\n\n[a] ![b]",
+        "_<![CDATA[\n[x]:\n/y\n\"t\n]]>",
+        "<![CDATA[ ![x](y) [a](javascript:b)",
+        "|a|\n|-|\n|b|\n    \u{a0}\n[a]: javascript:b",
+        "<b> |a|\n|-|\n|b| a\n- ",
+        "www.a.example``` <javascript:b>``` www.a.example\\<pre>",
+        "~~~~\n~~~~ \t\na\n---",
+        "```\n\u{a0}```",
+        "- \t<b>\n\"\na\n---",
+        "- \n\t\n     <javascript:b>",
+    ];
+    for text in known {
+        let document = exported(&stored(with_texts(|| text.to_owned())), ExportFormat::Markdown);
+        Acting::of(&document).check(&headings, &document);
+    }
+    for _ in 0..thorough(60, 5000) {
+        let events = with_texts(|| {
+            let pieces = (0..8).map(|_| [parts[pick(parts.len())], ["", "\n", " "][pick(3)]].concat());
+            pieces.collect()
+        });
+        let document = exported(&stored(events), ExportFormat::Markdown);
+        Acting::of(&document).check(&headings, &document);
+    }
 }
 
 #[test]

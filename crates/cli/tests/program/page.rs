@@ -106,6 +106,11 @@ fn a_page_renders_folds_and_searches() {
     page.evaluate("document.getElementById('fold').click(); document.getElementById('fold').click(); location.hash = '#e7'");
     page.evaluate("new Promise((done) => setTimeout(done, 100))");
     assert_eq!(count(&mut page, "#e7[open]"), 1);
+    page.evaluate("location.hash = '#e4'");
+    page.evaluate("new Promise((done) => setTimeout(done, 100))");
+    assert_eq!(count(&mut page, ".tool[open] > #e4.result"), 1);
+    // A summary has no link in it, which would be read with it.
+    assert_eq!((count(&mut page, "summary a"), count(&mut page, "#e7 > summary + a")), (0, 1));
     // Light and dark, and what is printed.
     let background = |page: &mut Page<'_>| {
         page.evaluate("getComputedStyle(document.body).backgroundColor").as_str().unwrap().to_owned()
@@ -202,7 +207,9 @@ fn a_page_says_who_speaks() {
     let mut page = browser.open(&page_of(&world, &events));
     let names =
         page.evaluate("[...document.querySelectorAll('article > h2')].map((e) => e.textContent).join()");
-    assert_eq!(names, "You,claude,You,codex,codex,Result,codex");
+    assert_eq!(names, "You,claude,You,codex,codex");
+    // The picture is the result of its call.
+    assert_eq!(page.evaluate("document.querySelectorAll('.tool.ok > #e8.result img').length"), 1);
     assert_eq!(
         page.evaluate("[...document.querySelectorAll('nav a')].map((e) => e.textContent).join()"),
         "First,See this"

@@ -3,7 +3,6 @@
 //! Headings become smaller than those of the document, HTML is shown as it is written, images are links, links have their address with them and
 //! lead to the web, and a code block that is left open is closed. What is still not inert after that is a code block as a whole.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use azureal_core::visible;
@@ -20,33 +19,62 @@ const MOST_PASSES: usize = 8;
 /// A part of a text, and what replaces it.
 type Edit = (Range<usize>, String);
 
-/// Returns a text of a model for a place in a document below a heading of the second level.
-pub(super) fn inert(text: &str) -> String {
+/// What becomes of a line break within a paragraph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LineBreaks {
+    /// The lines are one paragraph, as a model means it.
+    Flow,
+    /// The lines stay lines, as a person has typed them.
+    Stay,
+}
+
+/// Returns a text for a place in a document below a heading of the second level.
+pub(super) fn inert(text: &str, breaks: LineBreaks) -> String {
     // First, because a carriage return is a line break for some readers of Markdown.
     let text = without_sequences(text);
     let text = visible(&text);
     let text = text.trim_end();
-    let inert = if text.len() <= LONGEST { edited(text) } else { None };
-    inert.map_or_else(|| fenced(text), Cow::into_owned)
+    let inert = if text.len() <= LONGEST { edited(&without_blanks(text), breaks) } else { None };
+    inert.unwrap_or_else(|| fenced(text))
+}
+
+/// Removes the blanks at the ends of lines, but for two that break the line: readers do not agree on tabs behind the end of a code block, and
+/// on blanks in an empty line of an item.
+fn without_blanks(text: &str) -> String {
+    let lines: Vec<String> = text
+        .split('\n')
+        .map(|line| {
+            let shown = line.trim_end_matches([' ', '\t']);
+            let breaks =
+                !shown.is_empty() && line.get(shown.len()..).is_some_and(|rest| rest.starts_with("  "));
+            format!("{shown}{}", if breaks { "  " } else { "" })
+        })
+        .collect();
+    lines.join("\n")
 }
 
 /// Changes a text until it is inert; `None` if it never is.
-fn edited(text: &str) -> Option<Cow<'_, str>> {
-    let mut inert = Cow::Borrowed(text);
+fn edited(text: &str, breaks: LineBreaks) -> Option<String> {
+    let mut inert = text.to_owned();
     let mut reading = Reading::of(&inert);
     for _ in 0..MOST_PASSES {
         if reading.edits.is_empty() {
             break;
         }
-        inert = apply(&inert, reading.edits).into();
+        inert = apply(&inert, reading.edits);
         reading = Reading::of(&inert);
     }
     if !reading.headings.is_empty() {
-        inert = apply(&inert, reading.headings).into();
+        inert = apply(&inert, reading.headings);
+        reading = Reading::of(&inert);
+    }
+    if breaks == LineBreaks::Stay && !reading.breaks.is_empty() {
+        let hard = reading.breaks.into_iter().map(|at| (at..at, "\\".to_owned())).collect();
+        inert = apply(&inert, hard);
         reading = Reading::of(&inert);
     }
     if let Some(fence) = &reading.open_fence {
-        inert.to_mut().push_str(&format!("\n{fence}"));
+        inert.push_str(&format!("\n{fence}"));
         reading = Reading::of(&inert);
     }
     let is_inert = reading.edits.is_empty() && !reading.has_large_heading && reading.open_fence.is_none();
@@ -54,7 +82,9 @@ fn edited(text: &str) -> Option<Cow<'_, str>> {
 }
 
 fn apply(text: &str, mut edits: Vec<Edit>) -> String {
-    edits.sort_by_key(|(range, _)| range.start);
+    edits.sort_by(|(a, to), (b, other)| (a.start, a.end, to).cmp(&(b.start, b.end, other)));
+    // What two readings find is one edit.
+    edits.dedup();
     let mut out = String::with_capacity(text.len() + 16);
     let mut at = 0;
     for (range, replacement) in edits {
@@ -75,6 +105,8 @@ struct Reading {
     /// The edits of everything but headings and code blocks.
     edits: Vec<Edit>,
     headings: Vec<Edit>,
+    /// The line breaks within paragraphs.
+    breaks: Vec<usize>,
     /// Whether a heading is as large as those of the document.
     has_large_heading: bool,
     /// The end of a code block that has none.
@@ -82,12 +114,25 @@ struct Reading {
 }
 
 impl Reading {
+    /// Reads a text with and without tables: readers of Markdown do not agree on where one begins and ends. What is a row for one is a paragraph for
+    /// another.
     fn of(text: &str) -> Self {
-        let options = Options::ENABLE_TABLES
-            | Options::ENABLE_STRIKETHROUGH
-            | Options::ENABLE_TASKLISTS
-            | Options::ENABLE_FOOTNOTES;
-        let mut reading = Self::default();
+        // Without task lists: their boxes are text of an item, and this parser takes one for the whole item. What follows would be code for it,
+        // and the next block of the item for others.
+        let options = Options::ENABLE_STRIKETHROUGH | Options::ENABLE_FOOTNOTES;
+        let mut without = Self::default();
+        without.read(text, options);
+        let Self { edits, has_large_heading, .. } = without;
+        let mut reading = Self { edits, has_large_heading, ..Self::default() };
+        reading.read(text, options | Options::ENABLE_TABLES);
+        reading
+    }
+
+    fn read(&mut self, text: &str, options: Options) {
+        let reading = self;
+        let mut is_code = false;
+        // Some readers make a link of an address in a text. It goes on up to a space, also through the marks of code.
+        let mut is_in_address = false;
         // A code block in a quote or a list ends with that.
         let mut containers = 0;
         let mut events = Parser::new_ext(text, options).into_offset_iter();
@@ -106,6 +151,16 @@ impl Reading {
                     let places = written.match_indices('<').map(|(at, _)| range.start + at);
                     reading.edits.extend(places.map(|at| (at..at + 1, "&lt;".to_owned())));
                 }
+                Event::Text(_) if !is_code => {
+                    reading.read_text(text, &range);
+                    let last = written.rsplit(|c: char| c.is_ascii_whitespace()).next().unwrap_or_default();
+                    is_in_address &= last.len() == written.len();
+                    is_in_address |= last.contains("www.") || last.contains("://");
+                }
+                Event::SoftBreak => {
+                    reading.breaks.push(range.start);
+                    is_in_address = false;
+                }
                 Event::Start(Tag::Image { .. } | Tag::FootnoteDefinition(_))
                 | Event::FootnoteReference(_) => {
                     reading.escape(range.start);
@@ -122,13 +177,47 @@ impl Reading {
                 }
                 Event::Start(Tag::BlockQuote(_) | Tag::List(_)) => containers += 1,
                 Event::End(TagEnd::BlockQuote(_) | TagEnd::List(_)) => containers -= 1,
-                Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(_))) if containers == 0 => {
-                    reading.open_fence = fence_of(written).filter(|fence| !is_closed(written, fence));
+                Event::Start(Tag::CodeBlock(kind)) => {
+                    is_code = true;
+                    if matches!(kind, CodeBlockKind::Fenced(_)) && containers == 0 {
+                        reading.open_fence = fence_of(written).filter(|fence| !is_closed(written, fence));
+                    }
+                }
+                Event::End(TagEnd::CodeBlock) => is_code = false,
+                Event::Code(_) => {
+                    if is_in_address {
+                        reading.edits.push((range.start..range.start, " ".to_owned()));
+                    }
+                    is_in_address = false;
+                }
+                Event::HardBreak
+                | Event::End(TagEnd::Paragraph | TagEnd::Heading(_) | TagEnd::Item | TagEnd::TableCell) => {
+                    is_in_address = false;
                 }
                 _ => {}
             }
         }
-        reading
+    }
+
+    /// Adds edits to what is text for this parser: others do not agree in every case on where a tag or a definition can begin.
+    fn read_text(&mut self, text: &str, range: &Range<usize>) {
+        for at in range.clone() {
+            let is_escaped = at == range.start && text.get(..at).is_some_and(|before| before.ends_with('\\'));
+            match text.as_bytes().get(at..) {
+                // A backslash would belong to an address before it: `www.e.example\<b>`.
+                Some([b'<', b'/' | b'!' | b'?' | b'a'..=b'z' | b'A'..=b'Z', ..]) => {
+                    self.edits.push((at - usize::from(is_escaped)..at + 1, "&lt;".to_owned()));
+                }
+                Some([b']', b'(', ..]) => self.escape(at + 1),
+                Some([b'[', rest @ ..]) if !is_escaped => {
+                    let end = rest.iter().position(|byte| matches!(byte, b'[' | b']'));
+                    if end.is_some_and(|end| rest.get(end..).is_some_and(|rest| rest.starts_with(b"]:"))) {
+                        self.escape(at);
+                    }
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Adds the edit that takes the meaning from a character.
@@ -203,13 +292,18 @@ fn is_closed(written: &str, fence: &str) -> bool {
     let last = lines.next_back().unwrap_or_default();
     // A line that is indented further is code.
     let is_indented = last.starts_with("    ") || last.trim_start_matches(' ').starts_with('\t');
-    let last = last.trim();
+    // No other white space: it is text, and the block goes on.
+    let last = last.trim_matches([' ', '\t']);
     !is_indented && last.starts_with(fence) && last.chars().all(|c| fence.starts_with(c))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn flowing(text: &str) -> String {
+        inert(text, LineBreaks::Flow)
+    }
 
     #[test]
     fn a_text_keeps_its_form_and_its_place() {
@@ -230,7 +324,7 @@ mod tests {
             ("> ```\n> open", "> ```\n> open"),
             ("- a\n  ```\n  open", "- a\n  ```\n  open"),
             ("![x](https://e.example/p.png)", "\\![x](https://e.example/p.png)"),
-            ("[a](javascript:alert(1)) <data:x>", "\\[a](javascript:alert(1)) &lt;data:x>"),
+            ("[a](javascript:alert(1)) <data:x>", "\\[a]\\(javascript:alert(1)) &lt;data:x>"),
             ("[a](docs/a.md#x:y) <https://e.example>", "[a](docs/a.md#x:y) <https://e.example>"),
             (
                 "[a][1] [1][] [1]\n\n[1]: http://e.example/<",
@@ -239,13 +333,32 @@ mod tests {
             ("a[^1]\n\n[^1]: note", "a\\[^1]\n\n\\[^1]: note"),
             ("<div>\n# One\n![x](y)\n</div>", "&lt;div>\n### One\n\\![x](y)\n&lt;/div>"),
             ("#One <b>\n===", "#### #One &lt;b>"),
+            ("- [x]\n\n    ## User", "- [x]\n\n    #### User"),
+            ("- [ ]\n\n    ![x](y) <b>", "- [ ]\n\n    \\![x](y) &lt;b>"),
+            ("1 < 2 <- \\<b> \\\\<b> <b", "1 < 2 <- &lt;b> \\\\&lt;b> &lt;b"),
+            ("www.e.example`<b>`, `<b>`", "www.e.example `<b>`, `<b>`"),
+            ("```\na\n``` \t\n# b", "```\na\n```\n### b"),
+            ("```\na\n\u{a0}```", "```\na\n\u{a0}```\n```"),
             ("> One\n> ![x](y)\n> ===", "> #### One \\![x](y)"),
         ] {
-            assert_eq!(inert(text), expected, "{text}");
+            assert_eq!(flowing(text), expected, "{text}");
             // What is inert stays so, but for headings, which become smaller.
             if !expected.contains('#') {
-                assert_eq!(inert(&inert(text)), expected, "{text}");
+                assert_eq!(flowing(expected), expected, "{text}");
             }
+        }
+    }
+
+    #[test]
+    fn lines_that_a_person_has_typed_stay_lines() {
+        for (text, expected) in [
+            ("a\nb  \nc\\\nd\n\ne", "a\\\nb  \nc\\\nd\n\ne"),
+            ("- a\n  b\n- c", "- a\\\n  b\n- c"),
+            ("```\na\nb\n```", "```\na\nb\n```"),
+            ("One\nTwo\n---\na\nb", "#### One Two\na\\\nb"),
+            ("|a|\n|-|\n|b|", "|a|\n|-|\n|b|"),
+        ] {
+            assert_eq!(inert(text, LineBreaks::Stay), expected, "{text}");
         }
     }
 
@@ -294,14 +407,15 @@ mod tests {
                 text.push_str(parts[(state >> 33) as usize % parts.len()]);
                 text.push_str(["", "\n", " "][(state >> 45) as usize % 3]);
             }
-            let inert = inert(&text);
+            let inert = inert(&text, LineBreaks::Stay);
             let reading = Reading::of(&inert);
             assert!(
                 reading.edits.is_empty() && !reading.has_large_heading && reading.open_fence.is_none(),
                 "{text:?}: {inert:?}"
             );
-            fenced += u32::from(edited(visible(&without_sequences(&text)).trim_end()).is_none());
+            let text = visible(&without_sequences(&text)).trim_end().to_owned();
+            fenced += u32::from(edited(&without_blanks(&text), LineBreaks::Stay).is_none());
         }
-        assert!(fenced < 200, "few texts lose their form: {fenced}");
+        assert!(fenced < 300, "few texts lose their form: {fenced}");
     }
 }

@@ -15,6 +15,8 @@ mod openai;
 mod paired;
 mod provider;
 mod sequences;
+mod shown;
+mod tree;
 
 use std::io::Write;
 use std::path::Path;

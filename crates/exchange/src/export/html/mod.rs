@@ -8,24 +8,23 @@ mod code;
 mod prose;
 mod render;
 mod text;
-mod tree;
 
 use std::io::Write;
 
 use azureal_core::{Block, Event, Role, Seq, SessionRecord, counted, duration_text};
 
 use super::masking::Masking;
-use super::{ExportError, Source, each_event};
+use super::tree::{Part, Tree};
+use super::{ExportError, Source};
 use crate::DamagedEvents;
 
 use self::render::{Renderer, compaction, grouped, has_results, title};
-use self::text::escaped;
-use self::tree::Tree;
+pub(super) use self::text::escaped;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 /// The hashes of the two, as a policy has them. A test computes them again.
-const STYLE_HASH: &str = "sha256-Y8XjY8aeU6vANgQWudV6AHzdr0qxcJZXqGEqyaL9Op4=";
+const STYLE_HASH: &str = "sha256-2QU1eH3m2oEL6PBWPAQCKa01DDlKnalwEqtyFc6ixkg=";
 const SCRIPT_HASH: &str = "sha256-msDzBX7hHvKLlmkHr2LrQusKbM54/YBWkOKg3OwQq8s=";
 
 pub(super) async fn write(
@@ -34,28 +33,20 @@ pub(super) async fn write(
     masking: &mut Masking<'_>,
     out: &mut impl Write,
 ) -> Result<DamagedEvents, ExportError> {
-    let mut tree = Tree::default();
-    let damaged = each_event(source, record.id, masking, |seq, event| {
-        tree.add(seq, event);
-        Ok(())
-    })
-    .await?;
-    let mut summaries = Vec::new();
-    for mut summary in source.store.compactions(record.id).await? {
-        let text = masking.text(&summary.summary).into_owned();
-        summary.writer = summary.writer.map(|writer| masking.name(&writer).into_owned());
-        summaries.push((summary, text));
-    }
+    let (tree, damaged) = Tree::read(source, record, masking).await?;
     head(record, masking.is_on(), out)?;
     contents(&tree, out)?;
     writeln!(out, "<main>")?;
     let mut renderer = Renderer::default();
-    let mut summaries = summaries.into_iter().peekable();
     let mut is_in_turn = false;
-    for node in tree.top() {
-        while let Some((summary, text)) = summaries.next_if(|(summary, _)| summary.after_seq < node.seq) {
-            write!(out, "{}", compaction(&summary, &text))?;
-        }
+    for part in tree.parts() {
+        let node = match part {
+            Part::Node(node) => node,
+            Part::Summary(summary) => {
+                write!(out, "{}", compaction(summary))?;
+                continue;
+            }
+        };
         let html = renderer.node(&tree, node);
         if html.is_empty() {
             continue;
@@ -69,9 +60,6 @@ pub(super) async fn write(
     }
     if is_in_turn {
         writeln!(out, "</section>")?;
-    }
-    for (summary, text) in summaries {
-        write!(out, "{}", compaction(&summary, &text))?;
     }
     writeln!(out, "</main>\n<script>{SCRIPT}</script>\n</body>\n</html>")?;
     Ok(damaged)
@@ -154,6 +142,7 @@ fn prompt_of(event: &Event) -> Option<&str> {
 fn contents(tree: &Tree, out: &mut impl Write) -> Result<(), ExportError> {
     let prompts: Vec<(Seq, String)> = tree
         .top()
+        .filter(|node| node.seq != Seq::START)
         .filter_map(|node| Some((node.seq, title(prompt_of(&node.event)?))))
         .filter(|(_, title)| !title.is_empty())
         .collect();

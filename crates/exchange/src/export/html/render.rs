@@ -2,20 +2,16 @@
 
 use azureal_core::event::{
     Changes, Complete, ErrorEvent, FileChange, MessageEvent, Outcome, Plan, Reasoning, SystemMessage,
-    ToolCall, ToolResult, Undo,
+    ToolCall, Undo,
 };
 use azureal_core::{
-    Block, Compaction, Event, Image, Json, OutputPart, Role, Seq, Tool, ToolOutput, counted, duration_text,
+    Block, Compaction, Event, Image, OutputPart, Role, Seq, Tool, ToolOutput, counted, duration_text,
 };
 
 use super::prose::prose;
-use super::text::{code_block, escaped, is_diff};
-use super::tree::{Node, Tree};
-
-/// The longest prompt that is shown whole, in lines and characters.
-const LONGEST_PROMPT: (usize, usize) = (60, 6000);
-/// The characters of a title.
-const TITLE: usize = 90;
+use super::text::{code_block, escaped};
+use crate::export::shown::{self, TITLE, indented, is_diff, lines_of_long_prompt};
+use crate::export::tree::{Answer, Node, Tree};
 
 /// Writes the elements of events, and remembers who answers.
 #[derive(Default)]
@@ -37,7 +33,7 @@ impl Renderer {
             }
             Event::ToolResult(result) => {
                 let call = ToolCall { tool_name: result.tool_name.clone(), ..ToolCall::default() };
-                tool(seq, &call, Some(result), "")
+                tool(seq, &call, Some(&Answer::of(Seq::START, result.clone())), "")
             }
             Event::Reasoning(Reasoning { text, .. }) => {
                 folded(seq, "thinking", &format!("<b>Thinking</b> {}", title(text)), &prose(text))
@@ -99,12 +95,9 @@ impl Renderer {
                 Block::Text { text } if role == Role::Assistant => prose(text),
                 Block::Text { text } => prompt(text),
                 Block::Image(image) => media(image),
-                Block::ToolUse { name, input, .. } => {
-                    let call =
-                        ToolCall { tool_name: name.clone(), input: input.clone(), ..ToolCall::default() };
-                    tool(Seq::START, &call, None, "")
-                }
-                Block::ToolResult { content, is_error, .. } => output(content, *is_error),
+                Block::ToolResult { content, is_error, .. } => output(Seq::START, content, *is_error),
+                // A call is an event of its own in the tree.
+                Block::ToolUse { .. } => String::new(),
             })
             .collect();
         article(seq, class, name, &blocks)
@@ -134,7 +127,8 @@ fn article(seq: Seq, class: &str, name: &str, content: &str) -> String {
 /// `summary` and `content` are HTML.
 fn folded(seq: Seq, class: &str, summary: &str, content: &str) -> String {
     let (id, link) = place(seq);
-    format!("<details{id} class=\"{class}\"><summary>{link}{summary}</summary>\n{content}\n</details>\n")
+    // The link is no part of what a screen reader says of the summary.
+    format!("<details{id} class=\"{class}\"><summary>{summary}</summary>\n{link}{content}\n</details>\n")
 }
 
 /// `text` is HTML.
@@ -143,34 +137,28 @@ fn note(seq: Seq, text: &str) -> String {
     format!("<p{id} class=\"note\">{link}{text}</p>\n")
 }
 
-/// Returns the first line of a text, cut.
+/// Returns the first line of a text, cut, as HTML.
 pub(super) fn title(text: &str) -> String {
-    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-    let start: String = line.chars().take(TITLE).collect();
-    let more = if start.len() < line.len() { "…" } else { "" };
-    format!("{}{more}", escaped(&start))
+    escaped(&shown::title(text))
 }
 
 /// Returns a prompt as it was typed; a long one is folded.
 fn prompt(text: &str) -> String {
     let plain = format!("<div class=\"plain\" dir=\"auto\">{}</div>\n", escaped(text.trim_end()));
-    let lines = text.lines().count();
-    if lines <= LONGEST_PROMPT.0 && text.len() <= LONGEST_PROMPT.1 {
-        return plain;
-    }
-    let summary = format!("{} <span class=\"size\">{}</span>", title(text), counted(lines as u64, "line"));
+    let Some(lines) = lines_of_long_prompt(text) else { return plain };
+    let summary = format!("{} <span class=\"size\">{}</span>", title(text), counted(lines, "line"));
     format!("<details class=\"long\"><summary>{summary}</summary>\n{plain}</details>\n")
 }
 
 /// Returns a call with its input, the work of its subagent and its result.
-fn tool(seq: Seq, call: &ToolCall, result: Option<&ToolResult>, inner: &str) -> String {
+fn tool(seq: Seq, call: &ToolCall, result: Option<&Answer>, inner: &str) -> String {
     let about = Tool::named(&call.tool_name).key_text(&call.input);
     let (class, mark, what) = match result {
         Some(result) if result.is_error => ("tool bad", "✗", "failed"),
         Some(_) => ("tool ok", "✓", "done"),
         None => ("tool open", "…", "no result"),
     };
-    let size = result.map(|result| result.content.lines().count() as u64).filter(|lines| *lines > 1);
+    let size = result.map(|result| result.output.text().lines().count() as u64).filter(|lines| *lines > 1);
     let size = size
         .map_or_else(String::new, |lines| format!(" <span class=\"size\">{}</span>", counted(lines, "line")));
     let name = if call.tool_name.is_empty() { "Tool" } else { &call.tool_name };
@@ -214,21 +202,16 @@ fn input(call: &ToolCall, about: &str) -> String {
     out
 }
 
-/// Returns JSON over several lines, or as it is where it cannot be read.
-fn indented(input: &Json) -> String {
-    let value = serde_json::from_str::<serde_json::Value>(input.as_str());
-    value
-        .ok()
-        .and_then(|value| serde_json::to_string_pretty(&value).ok())
-        .unwrap_or_else(|| input.as_str().to_owned())
-}
-
-fn answered(result: &ToolResult, detail_of_call: Option<&str>) -> String {
-    let text = result.detail.as_deref().unwrap_or(&result.content);
-    if detail_of_call.is_some_and(|detail| detail == text) {
-        return String::new();
+fn answered(result: &Answer, detail_of_call: Option<&str>) -> String {
+    let shown = match &result.detail {
+        Some(detail) => &ToolOutput::Text(detail.clone()),
+        None => &result.output,
+    };
+    if matches!(shown, ToolOutput::Text(text) if detail_of_call.is_some_and(|detail| detail == text)) {
+        // The call shows it already.
+        return output(result.seq, &ToolOutput::Parts(Vec::new()), result.is_error);
     }
-    let block = output(&ToolOutput::Text(text.to_owned()), result.is_error);
+    let block = output(result.seq, shown, result.is_error);
     let omitted = result.omitted.filter(|omitted| *omitted > 0 && result.detail.is_none());
     let omitted = omitted.map_or_else(String::new, |omitted| {
         format!("<p class=\"note\">{} left out when the turn was stored.</p>\n", counted(omitted, "line"))
@@ -236,7 +219,8 @@ fn answered(result: &ToolResult, detail_of_call: Option<&str>) -> String {
     format!("{block}{omitted}")
 }
 
-fn output(content: &ToolOutput, is_error: bool) -> String {
+fn output(seq: Seq, content: &ToolOutput, is_error: bool) -> String {
+    let (id, _) = place(seq);
     let class = if is_error { "result bad" } else { "result" };
     let parts: String = match content {
         ToolOutput::Text(text) if text.trim().is_empty() => "<p class=\"note\">No output.</p>".to_owned(),
@@ -249,7 +233,7 @@ fn output(content: &ToolOutput, is_error: bool) -> String {
             })
             .collect(),
     };
-    format!("<div class=\"{class}\">{parts}</div>\n")
+    format!("<div{id} class=\"{class}\">{parts}</div>\n")
 }
 
 /// Returns a picture, a sound or a film, with its bytes in the page.
@@ -318,12 +302,12 @@ fn undone(seq: Seq, undo: &Undo) -> String {
 }
 
 /// Returns the summary of the events before a place.
-pub(super) fn compaction(compaction: &Compaction, summary: &str) -> String {
+pub(super) fn compaction(compaction: &Compaction) -> String {
     let writer =
         compaction.writer.as_deref().map_or_else(String::new, |writer| format!(" by {}", escaped(writer)));
     format!(
         "<details class=\"compaction\"><summary><b>Summary</b> of the events up to {}{writer}</summary>\n{}</details>\n",
         compaction.after_seq,
-        prose(summary)
+        prose(&compaction.summary)
     )
 }

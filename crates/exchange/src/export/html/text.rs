@@ -5,7 +5,7 @@ use azureal_core::visible;
 use crate::export::sequences::without_sequences;
 
 /// Returns a text as HTML text, also within an attribute in double quotes. Characters that act on a display become visible.
-pub(super) fn escaped(text: &str) -> String {
+pub(in crate::export) fn escaped(text: &str) -> String {
     let text = without_sequences(text);
     let mut out = String::with_capacity(text.len() + text.len() / 16);
     for c in visible(&text).chars() {
@@ -44,13 +44,6 @@ pub(super) fn code_block(text: &str, is_diff: bool) -> String {
     format!("<pre class=\"diff\"><code>{lines}</code></pre>")
 }
 
-/// Returns whether a text is a unified diff.
-pub(super) fn is_diff(text: &str) -> bool {
-    let mut lines = text.lines();
-    matches!((lines.next(), lines.next()), (Some(from), Some(to)) if from.starts_with("--- ") && to.starts_with("+++ "))
-        || text.starts_with("diff --git ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,6 +59,5 @@ mod tests {
         let html = code_block("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-<old>\n+new\n same", true);
         assert!(html.contains("<span class=\"del\">-&lt;old&gt;\n</span>"), "{html}");
         assert!(html.contains("<span class=\"file\">--- a/x\n</span>"), "{html}");
-        assert!(is_diff("--- a\n+++ b\n") && !is_diff("--- a\nb") && !is_diff("x"));
     }
 }
