@@ -60,9 +60,10 @@ fn language(name: &str) -> Option<&'static Language> {
 pub(super) fn coloured(name: &str, code: &str) -> Option<String> {
     let language = language(name)?;
     let mut out = String::with_capacity(code.len() * 2);
+    let mut unclosed = Unclosed::default();
     let mut rest = code;
     while !rest.is_empty() {
-        let (class, length) = token(language, rest);
+        let (class, length) = token(language, rest, &mut unclosed);
         // A token has at least one character.
         let length = length.max(rest.chars().next().map_or(1, char::len_utf8));
         let (text, after) = rest.split_at_checked(length).unwrap_or((rest, ""));
@@ -76,10 +77,9 @@ pub(super) fn coloured(name: &str, code: &str) -> Option<String> {
 }
 
 /// Returns the class and the length of the next token.
-fn token(language: &Language, rest: &str) -> (&'static str, usize) {
-    let line = rest.find('\n').unwrap_or(rest.len());
+fn token(language: &Language, rest: &str, unclosed: &mut Unclosed) -> (&'static str, usize) {
     if rest.starts_with(language.comment) {
-        return ("c", line);
+        return ("c", rest.find('\n').unwrap_or(rest.len()));
     }
     if let Some((begin, end)) = language.block
         && let Some(inner) = rest.strip_prefix(begin)
@@ -88,7 +88,7 @@ fn token(language: &Language, rest: &str) -> (&'static str, usize) {
     }
     let Some(first) = rest.chars().next() else { return ("", 0) };
     if language.quotes.contains(&first) {
-        return ("s", quoted(rest, first));
+        return ("s", unclosed.quoted(rest, first));
     }
     let word = rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len());
     if first.is_ascii_digit() {
@@ -116,24 +116,55 @@ fn token(language: &Language, rest: &str) -> (&'static str, usize) {
     ("", plain)
 }
 
-/// Returns the length of a text in quotes. One that does not end in its line is only its quote.
-fn quoted(rest: &str, quote: char) -> usize {
-    let mut is_escaped = false;
-    for (at, c) in rest.char_indices().skip(1) {
-        match c {
-            _ if is_escaped => is_escaped = false,
-            '\\' => is_escaped = true,
-            '\n' if quote != '`' => break,
-            c if c == quote => return at + c.len_utf8(),
-            _ => {}
+/// The quotes that are known to have no end. The others of their kind in the same text have none either, and are not looked at again.
+#[derive(Default)]
+struct Unclosed(Vec<(char, usize)>);
+
+impl Unclosed {
+    /// Returns the length of a text in quotes. One that does not end in its line is only its quote.
+    fn quoted(&mut self, rest: &str, quote: char) -> usize {
+        // The end of what was read for each quote, as the bytes behind it.
+        if self.0.iter().any(|(known, end)| *known == quote && rest.len() > *end) {
+            return quote.len_utf8();
         }
+        let mut is_escaped = false;
+        let mut end = 0;
+        for (at, c) in rest.char_indices().skip(1) {
+            match c {
+                _ if is_escaped => is_escaped = false,
+                '\\' => is_escaped = true,
+                '\n' if quote != '`' => {
+                    end = rest.len() - at;
+                    break;
+                }
+                c if c == quote => return at + c.len_utf8(),
+                _ => {}
+            }
+        }
+        self.0.retain(|(known, _)| *known != quote);
+        self.0.push((quote, end));
+        quote.len_utf8()
     }
-    quote.len_utf8()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
+
+    #[test]
+    fn quotes_without_an_end_are_read_once() {
+        for quote in ["`", "'"] {
+            let code = format!("{quote}{}", format!("\\{quote}").repeat(100_000));
+            let begun = Instant::now();
+            let html = coloured("js", &code).unwrap();
+            // Each quote read to the end takes minutes.
+            assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+            assert_eq!(html.matches("<i class=\"s\">").count(), 100_001);
+        }
+        assert_eq!(coloured("js", "'a\n'b'").unwrap().matches("&#39;b&#39;</i>").count(), 1);
+    }
 
     #[test]
     fn code_has_colours_and_keeps_its_text() {
