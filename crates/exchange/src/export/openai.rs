@@ -72,7 +72,7 @@ fn of_message(message: &Message) -> Vec<Value> {
 
 /// An answer has text alone.
 fn joined(parts: &[Value]) -> String {
-    let texts: Vec<&str> = parts.iter().map(|part| part["text"].as_str().unwrap_or("[image]")).collect();
+    let texts: Vec<&str> = parts.iter().filter_map(|part| part["text"].as_str()).collect();
     texts.join("\n\n")
 }
 

@@ -1,7 +1,7 @@
 //! What the message lists of providers have in common.
 //!
-//! Providers refuse a call without a result, a result elsewhere than after its call, a failure with pictures or without a text, an empty text, an id that is used
-//! twice, and names with other characters than these. A list that is made here has none of them, and its roles alternate.
+//! Providers refuse a call without a result, a result elsewhere than after its call, a failure with pictures or without a text, a picture in an answer or without
+//! data, an empty text, an id that is used twice, and names with other characters than these. A list that is made here has none of them, and its roles alternate.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -61,7 +61,8 @@ pub(super) fn of_messages(messages: Vec<Message>, unanswered: Option<&str>) -> C
     let mut list: Vec<Message> = Vec::new();
     let mut is_answered = true;
     for Message { role, content } in paired(messages.into()) {
-        let mut content: Vec<Block> = content.into_iter().filter_map(|block| ids.usable(block)).collect();
+        let mut content: Vec<Block> =
+            content.into_iter().filter_map(|block| ids.usable(role, block)).collect();
         if content.is_empty() {
             continue;
         }
@@ -106,9 +107,12 @@ struct Ids {
 
 impl Ids {
     /// Returns a block in a form that providers accept; `None` if nothing of it is left.
-    fn usable(&mut self, block: Block) -> Option<Block> {
+    fn usable(&mut self, role: Role, block: Block) -> Option<Block> {
         Some(match block {
             Block::Text { text } if text.trim().is_empty() => return None,
+            Block::Image(image) if role == Role::Assistant || image.data.is_empty() => {
+                Block::text(image.note())
+            }
             Block::ToolUse { id, name, input } => {
                 let new = self.new_id(&id);
                 self.open.push_back(new.clone());
@@ -121,6 +125,13 @@ impl Ids {
                     // A failure is text alone.
                     ToolOutput::Parts(_) if is_error => ToolOutput::Text(content.text().into_owned()),
                     ToolOutput::Parts(mut parts) => {
+                        for part in &mut parts {
+                            if let OutputPart::Image(image) = part
+                                && image.data.is_empty()
+                            {
+                                *part = OutputPart::Text(image.note());
+                            }
+                        }
                         parts
                             .retain(|part| !matches!(part, OutputPart::Text(text) if text.trim().is_empty()));
                         ToolOutput::Parts(parts)
