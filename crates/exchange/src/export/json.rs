@@ -38,11 +38,17 @@ pub(super) async fn write(
     each_page(source, record.id, EventRange::All, |page| {
         for stored in &page {
             let stored = &*masking.event(stored);
-            let line = EventLine::of(stored);
-            if let Some(why) = line.damage() {
-                damaged.add(stored, why);
+            let mut line = EventLine::of(stored);
+            let mut text = stored.json.as_deref().ok().filter(|text| !is_reproducible(&line, text));
+            if let Err(why) = stored.event() {
+                let why = why.to_string();
+                damaged.add(stored, &why);
+                // JSON, but not with the fields of its kind. An import takes the text.
+                if line.damage().is_none() {
+                    text = stored.json.as_deref().ok();
+                    line.content = Content::Error(why);
+                }
             }
-            let text = stored.json.as_deref().ok().filter(|text| !is_reproducible(&line, text));
             let event = to_visible_json(&ExportedEvent { line, text })?;
             write!(out, "{separator}{event}")?;
             separator = ",\n";

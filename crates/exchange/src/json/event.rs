@@ -116,7 +116,7 @@ pub struct ParsedEventLine {
     /// `null` and a missing field are different: the first is a bare kind.
     #[serde(default)]
     pub data: Option<Box<RawValue>>,
-    /// The reason why it could not be read.
+    /// The reason why it could not be read. There can be a text all the same.
     #[serde(default)]
     pub error: Option<String>,
     /// The exact text, if kind and data do not reproduce it.
@@ -127,10 +127,11 @@ pub struct ParsedEventLine {
 impl ParsedEventLine {
     /// Returns the event's text, or the reason why it could not be exported.
     pub fn into_text(self) -> Result<String, Damage> {
-        if let Some(error) = self.error {
-            return Err(Damage(error));
+        match (self.text, self.error) {
+            (Some(text), _) => Ok(text),
+            (None, Some(error)) => Err(Damage(error)),
+            (None, None) => Ok(event_text(&self.kind, self.data.as_deref())),
         }
-        Ok(self.text.unwrap_or_else(|| event_text(&self.kind, self.data.as_deref())))
     }
 }
 
