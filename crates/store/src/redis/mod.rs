@@ -329,7 +329,9 @@ impl RedisStore {
         let mut next = || answers.next().unwrap_or_default();
         let (format, upgrading) = (replies::optional_text(next()), replies::optional_text(next()));
         let (format, upgrading) = (self.read(format)?, self.read(upgrading)?);
-        if order == ListOrder::Activity && self.read(project::is_older(format, upgrading))? {
+        if order == ListOrder::Activity
+            && self.read(project::is_older(format.as_deref(), upgrading.as_deref()))?
+        {
             return Ok(None);
         }
         let numbers = self.read(replies::texts(next()))?;

@@ -90,7 +90,7 @@ impl RedisStore {
         if found > FORMAT.into() {
             return Err(self.newer(found.to_string()));
         }
-        let is_older = self.read(is_older(format, upgrading))?;
+        let is_older = self.read(is_older(format.as_deref(), upgrading.as_deref()))?;
         self.is_older.store(is_older, Ordering::Relaxed);
         self.last_number.store(u32::try_from(last).unwrap_or(u32::MAX), Ordering::Relaxed);
         Ok(kept_as)
@@ -98,7 +98,7 @@ impl RedisStore {
 }
 
 /// Returns whether a project must be upgraded, from fields of its hash. One without a format does not exist yet.
-pub(super) fn is_older(format: Option<String>, upgrading: Option<String>) -> Result<bool, Fault> {
-    let format = format.map(|format| replies::number(&format)).transpose()?;
+pub(super) fn is_older(format: Option<&str>, upgrading: Option<&str>) -> Result<bool, Fault> {
+    let format = format.map(replies::number).transpose()?;
     Ok(upgrading.is_some() || format.is_some_and(|format| format < FORMAT.into()))
 }
