@@ -35,7 +35,8 @@ pub(crate) fn filters(random: &mut Random, sessions: &[SessionId]) -> Filters {
             0 => filters.roles = vec![random.one(&SearchRole::ALL), random.one(&SearchRole::ALL)],
             1 => filters.tools = vec![random.one(&TOOLS).to_uppercase()],
             2 => {
-                filters.without_tools = [random.one(&TOOLS), random.one(&TOOLS)].map(str::to_uppercase).into()
+                filters.without_tools =
+                    [random.one(&TOOLS), random.one(&TOOLS)].map(str::to_uppercase).into();
             }
             3 => filters.agents = vec![random.one(&AGENTS).to_uppercase()],
             4 => filters.sessions = sessions.iter().take(random.below(4)).copied().collect::<Vec<_>>().into(),
