@@ -223,8 +223,10 @@ impl<'a> Live<'a> {
                 self.label_call(event);
                 self.write_before(&lines, Draft::default())
             }
+            // Codex does not say which model answers.
             (Form::Text(_), Event::Init(init))
-                if self.expected_model.as_ref().is_some_and(|model| *model != init.model) =>
+                if !init.model.is_empty()
+                    && self.expected_model.as_ref().is_some_and(|model| *model != init.model) =>
             {
                 self.tell(&format!("model {}", visible_line(&init.model)));
                 Ok(())

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use azureal_testkit::real_agents::{AgentHome, Agents, assert_nobody_else_was_ask
 use azureal_testkit::until;
 use serde_json::{Value, json};
 
-use crate::world::{Ran, World};
+use crate::world::{Ran, World, assistant, user};
 
 /// What the real program printed when it was recorded: a text, a tool call, a text.
 pub(crate) const RECORDED: &str =
@@ -127,6 +127,22 @@ fn requested_models(world: &World) -> Vec<Option<String>> {
         words.nth(1).map(str::to_owned)
     };
     arguments.lines().map(model).collect()
+}
+
+#[test]
+fn a_model_that_the_agent_does_not_name_is_not_announced() {
+    let world = World::new();
+    let earlier =
+        [user("hi"), json!({"Init": {"cwd": "/p", "agent": "codex", "model": "gpt-5"}}), assistant("Hello.")];
+    world.session("work", &earlier);
+    let prints = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../agents/tests/fixtures/codex/current/plain/stdout.jsonl");
+    world.program("codex", &format!("cat > /dev/null\ncat '{}'", prints.display()));
+    let ran =
+        world.ran(world.with_programs(&["run", "-s", "work", "-a", "codex", "again"]).output().unwrap());
+    assert_eq!(ran.code, 0, "{ran}");
+    assert!(ran.stderr.contains("S1 work · codex · gpt-5"), "{ran}");
+    assert!(!ran.stderr.lines().any(|line| line.starts_with("model")), "{ran}");
 }
 
 #[test]
