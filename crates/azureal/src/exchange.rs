@@ -6,6 +6,7 @@ use std::io;
 pub use azureal_exchange::*;
 
 use crate::error::{Error, shown};
+use crate::project;
 
 impl From<ExportError> for Error {
     fn from(error: ExportError) -> Self {
@@ -45,49 +46,54 @@ impl From<ImportError> for Error {
             error => error,
         };
         let message = error.to_string();
-        let described =
-            match &error {
-                ImportError::File { path, source } => Self::file(path, source),
-                ImportError::NotAPlainFile { .. }
-                | ImportError::Empty { .. }
-                | ImportError::NoMessages { .. } => Self::new("not_recognised", message),
-                ImportError::UnknownFormat { .. } => {
-                    Self::new("not_recognised", message).with_hint("`azureal import --help` lists them")
-                }
-                ImportError::NotJson { .. } => Self::new("not_recognised", message)
-                    .with_hint("`azureal import --help` lists the formats that it knows"),
-                ImportError::NothingInFolder { .. } => Self::new("not_recognised", message)
-                    .with_hint("`azureal import --help` lists what can be"),
-                ImportError::Truncated { .. } => Self::new("broken", message)
-                    .with_hint("nothing of it was imported; get a whole copy of the file"),
-                ImportError::Event(_) => Self::new("broken", message),
-                ImportError::TooLarge { .. } => Self::new("too_large", message)
-                    .with_hint("`azureal copy` has no such limit, between two stores"),
-                ImportError::NewerVersion { .. } => {
-                    Self::new("newer", message).with_hint("use a newer azureal; nothing was imported")
-                }
-                ImportError::UnsafeCompanion { .. } => {
-                    Self::refused("unsafe", message).with_hint("remove it; nothing was read")
-                }
-                ImportError::NoRoom { .. } => Self::new("full", message)
-                    .with_hint("name a folder with more room: `TMPDIR=DIR azureal …`"),
-                ImportError::OwnStore { .. } => {
-                    Self::new("same_store", message).with_hint("`--store` names another one to import into")
-                }
-                ImportError::EventsRemoved => {
-                    Self::new("conflict", message).with_hint("do it again; nothing is there twice")
-                }
-                ImportError::KeepsChanging { .. } => {
-                    Self::new("conflict", message).with_hint("import it again; nothing of it is there twice")
-                }
-                ImportError::Json(_) => Self::new("output", message),
-                ImportError::Differs { id, .. } => Self::new("differs", message)
-                    .with_hint(format!("delete {id} where it was copied to, and copy it again")),
-                ImportError::ImportStopped | ImportError::CopyStopped => {
-                    Self::cancelled(message).with_hint("run the command again to continue where it stopped")
-                }
-                _ => Self::new("import", message),
-            };
+        let described = match &error {
+            ImportError::File { path, source } => Self::file(path, source),
+            ImportError::NotAPlainFile { .. }
+            | ImportError::Empty { .. }
+            | ImportError::NoMessages { .. } => Self::new("not_recognised", message),
+            ImportError::UnknownFormat { .. } => {
+                Self::new("not_recognised", message).with_hint("`azureal import --help` lists them")
+            }
+            ImportError::NotJson { .. } => Self::new("not_recognised", message)
+                .with_hint("`azureal import --help` lists the formats that it knows"),
+            ImportError::NothingInFolder { path } => {
+                let store = path.join(project::STORE);
+                Self::new("not_recognised", message).with_hint(match store.is_file() {
+                    true => format!("`azureal import {}` imports its store", shown(&store)),
+                    false => "`azureal import --help` lists what can be".to_owned(),
+                })
+            }
+            ImportError::Truncated { .. } => Self::new("broken", message)
+                .with_hint("nothing of it was imported; get a whole copy of the file"),
+            ImportError::Event(_) => Self::new("broken", message),
+            ImportError::TooLarge { .. } => Self::new("too_large", message)
+                .with_hint("`azureal copy` has no such limit, between two stores"),
+            ImportError::NewerVersion { .. } => {
+                Self::new("newer", message).with_hint("use a newer azureal; nothing was imported")
+            }
+            ImportError::UnsafeCompanion { .. } => {
+                Self::refused("unsafe", message).with_hint("remove it; nothing was read")
+            }
+            ImportError::NoRoom { .. } => {
+                Self::new("full", message).with_hint("name a folder with more room: `TMPDIR=DIR azureal …`")
+            }
+            ImportError::OwnStore { .. } => {
+                Self::new("same_store", message).with_hint("`--store` names another one to import into")
+            }
+            ImportError::EventsRemoved => {
+                Self::new("conflict", message).with_hint("do it again; nothing is there twice")
+            }
+            ImportError::KeepsChanging { .. } => {
+                Self::new("conflict", message).with_hint("import it again; nothing of it is there twice")
+            }
+            ImportError::Json(_) => Self::new("output", message),
+            ImportError::Differs { id, .. } => Self::new("differs", message)
+                .with_hint(format!("delete {id} where it was copied to, and copy it again")),
+            ImportError::ImportStopped | ImportError::CopyStopped => {
+                Self::cancelled(message).with_hint("run the command again to continue where it stopped")
+            }
+            _ => Self::new("import", message),
+        };
         described.with_source(error)
     }
 }

@@ -17,7 +17,7 @@ use crate::error::shown;
 use crate::git_config::{self, Entry, read_start};
 
 /// Where the store lies in its project.
-const STORE: &str = ".azureal/sessions.azs";
+pub(crate) const STORE: &str = ".azureal/sessions.azs";
 
 /// The files that git keeps its pointers in hold one line; anything longer is not one of them.
 const POINTER_LIMIT: u64 = 16 * 1024;

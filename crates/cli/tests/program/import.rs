@@ -414,6 +414,16 @@ fn another_store() {
 }
 
 #[test]
+fn the_store_of_a_project_is_named_if_its_folder_is_imported() {
+    let world = World::new();
+    world.session("here", &[user("hi")]);
+    let folder = world.path("p");
+    let ran = world.run(&["--store", "other.azs", "import", folder.to_str().unwrap()]);
+    let hint = "hint: `azureal import [folder]/p/.azureal/sessions.azs` imports its store";
+    assert!(ran.code == 1 && ran.stderr.contains(hint), "{ran}");
+}
+
+#[test]
 fn a_store_of_the_original_program() {
     let world = World::new();
     fs::create_dir(world.path("in")).unwrap();
