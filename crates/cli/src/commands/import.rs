@@ -19,6 +19,9 @@ use crate::failure::Failure;
 use crate::output::{Output, counted, warn};
 use crate::spinner::Spinner;
 
+/// The number of unchanged sessions that have a line each. A second import of a large store would print thousands.
+const UNCHANGED_ONE_BY_ONE: u64 = 20;
+
 /// Import sessions of agents, other programs and other stores
 ///
 /// `--from` finds the sessions that an agent's program keeps itself, such as Claude Code, and imports those of this
@@ -195,10 +198,15 @@ async fn import_paths(
         progress: &|_| ControlFlow::Continue(()),
     };
     let mut import = ImportPaths::new(&*place.store, options, paths);
-    let mut printer = Printer { report, failures: Vec::new(), progress: Progress::new() };
+    let mut printer = Printer { report, failures: Vec::new(), progress: Progress::new(), unchanged: 0 };
     let done = printer.print_all(&mut import, out).await;
     printer.progress.clear();
-    let Printer { report, mut failures, .. } = printer;
+    let Printer { report, mut failures, unchanged, .. } = printer;
+    if let Some(more) = unchanged.checked_sub(UNCHANGED_ONE_BY_ONE).filter(|more| *more > 0)
+        && !out.is_json()
+    {
+        out.line(&format!("{} unchanged", counted(more, "more session")))?;
+    }
     if out.is_json() {
         out.json(&report)?;
     }
@@ -224,6 +232,8 @@ struct Printer {
     report: ImportReport,
     failures: Vec<Failure>,
     progress: Progress,
+    /// The number of unchanged sessions.
+    unchanged: u64,
 }
 
 impl Printer {
@@ -253,12 +263,15 @@ impl Printer {
             }
             ImportStep::Imported { session, outcome, record, originals } => {
                 self.progress.tick();
-                if !out.is_json() {
+                let is_unchanged = matches!(outcome, ImportOutcome::Unchanged { .. });
+                self.unchanged += u64::from(is_unchanged);
+                let is_one_of_many = is_unchanged && self.unchanged > UNCHANGED_ONE_BY_ONE;
+                if !out.is_json() && !is_one_of_many {
                     self.progress.clear();
                     out.line(&line(&session, outcome, record.as_deref()))?;
                 }
                 // An earlier import has printed the messages of an unchanged session.
-                if !matches!(outcome, ImportOutcome::Unchanged { .. }) {
+                if !is_unchanged {
                     self.progress.clear();
                     warn_of(&session);
                 }

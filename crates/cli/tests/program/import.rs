@@ -414,6 +414,22 @@ fn another_store() {
 }
 
 #[test]
+fn a_large_store_that_is_imported_again_is_no_list_of_unchanged_sessions() {
+    let world = World::new();
+    let talks: Vec<Value> = (0..23).map(|number| exported(&format!("t{number}"), &[user("hi")])).collect();
+    for (number, talk) in talks.iter().enumerate() {
+        world.file(&format!("in/{number}.json"), &talk.to_string());
+    }
+    world.run(&["import", world.path("in").to_str().unwrap(), "--store", "other.azs"]).quiet();
+    let import = |arguments: &[&str]| world.run(&[&["import", "other.azs"], arguments].concat());
+    assert_eq!(import(&[]).quiet().lines().count(), 23);
+    let again = import(&[]).quiet();
+    assert_eq!((again.matches(" is unchanged, from").count(), again.lines().count()), (20, 21), "{again}");
+    assert!(again.ends_with("3 more sessions unchanged\n"), "{again}");
+    assert_eq!(import(&["--json"]).json()["unchanged"].as_array().unwrap().len(), 23);
+}
+
+#[test]
 fn the_store_of_a_project_is_named_if_its_folder_is_imported() {
     let world = World::new();
     world.session("here", &[user("hi")]);
