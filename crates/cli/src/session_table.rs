@@ -1,6 +1,7 @@
 //! The table of sessions: one row each, as wide as the terminal.
 
 use azureal::meter::Meter;
+use azureal::transcript::cost_text;
 use azureal::turns::ActiveTurn;
 use azureal_core::{SessionRecord, Threshold, visible_line};
 use unicode_width::UnicodeWidthStr;
@@ -153,7 +154,7 @@ impl SessionTable<'_> {
             column(Kind::Agent, "AGENT", false, &|record| self.agent(record, true)),
             column(Kind::Active, "ACTIVE", true, &|record| self.clock.ago(record.active_at())),
             column(Kind::Messages, "MSGS", true, &|record| record.counts.messages.to_string()),
-            column(Kind::Cost, "COST", true, &|record| cost(record.cost_usd)),
+            column(Kind::Cost, "COST", true, &|record| cost_text(record.cost_usd)),
             column(Kind::Context, "CONTEXT", true, &|record| match Meter::of(record, self.threshold) {
                 Meter { chars: 0, .. } => String::new(),
                 Meter { percent, .. } => format!("{percent} %"),
@@ -234,10 +235,6 @@ fn last_prompt(record: &SessionRecord) -> &str {
 fn one_line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     visible_line(&words.join(" ")).into_owned()
-}
-
-fn cost(dollars: f64) -> String {
-    if dollars > 0.0 { format!("${dollars:.2}") } else { String::new() }
 }
 
 #[cfg(test)]

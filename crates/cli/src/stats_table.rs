@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use azureal::stats::{Group, GroupKey, Grouping, Measure};
-use azureal::transcript::short_count;
+use azureal::transcript::{cost_text, short_count};
 use azureal_core::{elapsed_text, visible_line};
 use unicode_width::UnicodeWidthStr;
 
@@ -119,7 +119,7 @@ impl StatsTable<'_> {
                 }
             }),
             column(Kind::Output, "OUT", &|group| tokens(group.sums.output_tokens)),
-            column(Kind::Cost, "COST", &|group| cost(group.sums.cost_usd)),
+            column(Kind::Cost, "COST", &|group| cost_text(group.sums.cost_usd)),
             column(Kind::Time, "TIME", &|group| match group.sums.duration_ms {
                 0 => String::new(),
                 duration => elapsed_text(Duration::from_millis(duration)),
@@ -180,15 +180,6 @@ impl StatsTable<'_> {
 
 fn bar_room(bar: usize) -> usize {
     if bar > 0 { bar + 2 } else { 0 }
-}
-
-/// Returns a cost in dollars; empty if there is none.
-pub(crate) fn cost(dollars: f64) -> String {
-    match dollars {
-        dollars if dollars <= 0.0 => String::new(),
-        dollars if dollars < 0.005 => "<$0.01".to_owned(),
-        dollars => format!("${dollars:.2}"),
-    }
 }
 
 #[cfg(test)]

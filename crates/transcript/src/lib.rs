@@ -50,5 +50,5 @@ pub use growing::GrowingText;
 pub use highlight::Highlighter;
 pub use layout::{ascii_marks, printed_rows, rows};
 pub use row::{Change, Fold, Layout, Row, Span, Style, Tone};
-pub use token_counts::{short_count, tokens_in_detail};
+pub use token_counts::{cost_text, short_count, tokens_in_detail};
 pub use transcript::Transcript;

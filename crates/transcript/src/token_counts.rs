@@ -24,6 +24,20 @@ pub fn short_count(number: u64) -> String {
     }
 }
 
+/// Returns a cost in dollars; empty if there is none.
+///
+/// ```
+/// assert_eq!(azureal_transcript::cost_text(0.001), "<$0.01");
+/// ```
+pub fn cost_text(dollars: f64) -> String {
+    match dollars {
+        dollars if dollars <= 0.0 => String::new(),
+        dollars if dollars < 0.005 => "<$0.01".to_owned(),
+        dollars if dollars < 1e9 => format!("${dollars:.2}"),
+        dollars => format!("${dollars:.1e}"),
+    }
+}
+
 /// Returns the tokens sent, with the share that was read from the provider's cache if the agents reported of one.
 pub(crate) fn sent(tokens: Tokens) -> String {
     let mut text = format!("{} in", short_count(tokens.input));

@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 use azureal::Workspace;
 use azureal::parse_since;
 use azureal::stats::{Group, GroupKey, Grouping, Stats, StatsQuery, Sums};
-use azureal::transcript::{short_count, tokens_in_detail};
+use azureal::transcript::{cost_text, short_count, tokens_in_detail};
 use azureal_core::{elapsed_text, visible_line};
 use clap::builder::PossibleValuesParser;
 use jiff::Timestamp;
@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::marks::is_ascii;
 use crate::output::{Output, counted, in_rows, tell, warn};
 use crate::spinner::Spinner;
-use crate::stats_table::{StatsTable, cost};
+use crate::stats_table::StatsTable;
 use crate::times::Clock;
 
 /// The number of groups of one kind that a terminal shows without being asked for more.
@@ -169,7 +169,7 @@ fn summary(total: &Sums, since: Option<Timestamp>, clock: &Clock) -> Vec<String>
         parts.push(format!("{} failed or stopped", short_count(total.failed)));
     }
     parts.extend(tokens_in_detail(total.tokens()).split(" · ").map(str::to_owned));
-    parts.extend(Some(cost(total.cost_usd)).filter(|cost| !cost.is_empty()));
+    parts.extend(Some(cost_text(total.cost_usd)).filter(|cost| !cost.is_empty()));
     parts.push(elapsed_text(Duration::from_millis(total.duration_ms)));
     parts
 }

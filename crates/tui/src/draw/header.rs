@@ -1,12 +1,11 @@
 //! The header of the project and the header of the session.
 
-use azureal::transcript::Tone;
+use azureal::transcript::{Tone, cost_text};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
 use super::areas::is_small;
-use super::list::cost;
 use super::meter;
 use super::text::{Piece, fit, width, write_both};
 use crate::keys::{Action, Context};
@@ -100,7 +99,7 @@ pub(super) fn session(state: &State, slot: &Slot, area: Rect, buf: &mut Buffer) 
 /// Returns the turn and the cost of the session, in a long and in a short form.
 fn facts_of(state: &State, slot: &Slot) -> Vec<String> {
     let turn = slot.pane.turn_number().map(|turn| format!("turn {turn}"));
-    let cost = slot.pane.record().map(|record| cost(record.cost_usd)).filter(|cost| !cost.is_empty());
+    let cost = slot.pane.record().map(|record| cost_text(record.cost_usd)).filter(|cost| !cost.is_empty());
     let dot = state.theme.mark(Mark::Dot);
     let both: Vec<String> = turn.iter().cloned().chain(cost).collect();
     let forms = [both.join(&format!(" {dot} ")), turn.unwrap_or_default()];

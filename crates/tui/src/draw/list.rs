@@ -1,7 +1,7 @@
 //! The list of sessions.
 
 use azureal::desk::SessionLine;
-use azureal::transcript::Tone;
+use azureal::transcript::{Tone, cost_text};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::{Modifier, Style};
@@ -132,16 +132,11 @@ fn pieces(state: &State, line: &SessionLine, width: u16, is_selected: bool, is_s
     }
     out.push((pad_left(&activity(state, line), time_width, theme), Style::new()));
     if is_full {
-        out.push((pad_left(&cost(record.cost_usd), 8, theme), Style::new()));
+        out.push((pad_left(&cost_text(record.cost_usd), 8, theme), Style::new()));
         out.push(("  ".to_owned(), Style::new()));
         out.extend(meter::pieces(state, &line.meter, 5));
     }
     out
-}
-
-/// Returns a cost; empty if there is none.
-pub(super) fn cost(usd: f64) -> String {
-    if usd > 0.0 { format!("${usd:.2}") } else { String::new() }
 }
 
 /// Draws the facts of the selected session, and the keys of the list.
@@ -159,7 +154,7 @@ fn details(state: &State, area: Rect, buf: &mut Buffer) {
     let dot = format!(" {} ", theme.mark(Mark::Dot));
     let (_, _, word) = state_of(state, line);
     let mut facts = vec![word.to_owned(), format!("{} messages", line.record.counts.messages)];
-    facts.extend(Some(cost(line.record.cost_usd)).filter(|cost| !cost.is_empty()));
+    facts.extend(Some(cost_text(line.record.cost_usd)).filter(|cost| !cost.is_empty()));
     facts.push(format!("{}% context", line.meter.percent));
     let facts = wrap(&facts.join(&dot), width, if area.height > 1 { 2 } else { 1 }, theme);
     let of = |action| state.keys.hint(Context::List, action);
