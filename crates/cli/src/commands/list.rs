@@ -97,7 +97,9 @@ async fn tell_why_empty(place: &Workspace) -> Result<(), Failure> {
 /// Says that a store has no sessions, and where there are some.
 pub(super) async fn tell_of_empty_store(place: &Workspace) {
     let found = native::find_importable(place).await;
-    let found = found.as_deref().unwrap_or("`azureal import` takes over those of other programs");
+    let found = found.as_deref().unwrap_or(
+        "`azureal import --from all --all-projects` imports those that agents keep, of all projects",
+    );
     tell(&format!("no sessions yet; {found}"));
 }
 

@@ -4,11 +4,12 @@ use azureal::Workspace;
 use azureal::parse_since;
 use azureal::stats::{Group, GroupKey, Grouping, Stats, StatsQuery, Sums};
 use azureal::transcript::{cost_text, short_count, tokens_in_detail};
-use azureal_core::{elapsed_text, visible_line};
+use azureal_core::{ListQuery, elapsed_text, visible_line};
 use clap::builder::PossibleValuesParser;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::list::tell_of_empty_store;
 use crate::damage::warn_of_damage;
 use crate::failure::Failure;
 use crate::marks::is_ascii;
@@ -105,6 +106,11 @@ pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Res
         return write_csv(&parts, out);
     }
     if stats.total.sessions == 0 {
+        let any = ListQuery { limit: Some(1), ..ListQuery::default() };
+        if place.store.list(&any).await?.is_empty() {
+            tell_of_empty_store(place).await;
+            return Ok(());
+        }
         tell(match (args.since.is_some(), args.all) {
             (true, _) => "no turns since then",
             (false, true) => "no turns yet",

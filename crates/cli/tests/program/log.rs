@@ -71,6 +71,6 @@ fn a_wrong_value_is_an_error_and_a_file_that_cannot_be_written_a_warning() {
     exit code 0
     --- stderr
     warning: nothing is logged: [folder]/folder: is a directory
-    no sessions yet; `azureal import` takes over those of other programs
+    no sessions yet; `azureal import --from all --all-projects` imports those that agents keep, of all projects
     ");
 }

@@ -88,7 +88,7 @@ fn what_redis_may_lose_is_said() {
     exit code 0
     --- stderr
     warning: redis://127.0.0.1:[port]/0 may lose the last second of what it acknowledged when it crashes (appendfsync is everysec); `loss=accepted` in its URL says that this is known
-    no sessions yet; `azureal import` takes over those of other programs
+    no sessions yet; `azureal import --from all --all-projects` imports those that agents keep, of all projects
     ");
     server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
     insta::assert_snapshot!(list(""), @r"

@@ -136,7 +136,7 @@ fn an_empty_list_says_what_to_do() {
     insta::assert_snapshot!(world.run(&["list"]), @r"
     exit code 0
     --- stderr
-    no sessions yet; `azureal import` takes over those of other programs
+    no sessions yet; `azureal import --from all --all-projects` imports those that agents keep, of all projects
     ");
     assert_eq!(world.run(&["list", "--json"]).quiet(), "[]\n");
     world.run(&["list", "--all"]);

@@ -160,7 +160,15 @@ fn people_get_a_table_and_programs_values() {
     warning: not counted: 1 turn whose time is not known and may be before [time]
     no turns since then
     ");
-    insta::assert_snapshot!(World::new().run(&["stats"]), @r"
+    let empty = World::new();
+    insta::assert_snapshot!(empty.run(&["stats"]), @r"
+    exit code 0
+    --- stderr
+    no sessions yet; `azureal import --from all --all-projects` imports those that agents keep, of all projects
+    ");
+    empty.session("elsewhere", &[]);
+    Connection::open(empty.store()).unwrap().execute("UPDATE sessions SET worktree = 'other'", []).unwrap();
+    insta::assert_snapshot!(empty.run(&["stats"]), @r"
     exit code 0
     --- stderr
     no turns in this worktree yet; `azureal stats --all` counts those of all worktrees
