@@ -86,6 +86,8 @@ pub struct Sums {
     pub cache_write_tokens: u64,
     /// The cost, as far as the agents reported it.
     pub cost_usd: f64,
+    /// The number of turns among them that took tokens and whose cost is not known.
+    pub unpriced_turns: u64,
     /// The duration.
     pub duration_ms: u64,
 }
@@ -101,13 +103,17 @@ impl Sums {
         }
     }
 
-    fn add(&mut self, taken: &Taken) {
+    fn add(&mut self, taken: &Taken, turns: Turns) {
+        self.turns += turns.all;
+        self.failed += turns.failed;
+        self.unpriced_turns += turns.unpriced;
         let tokens = self.tokens() + taken.tokens;
         self.input_tokens = tokens.input;
         self.output_tokens = tokens.output;
         self.cache_read_tokens = tokens.cache_read;
         self.cache_write_tokens = tokens.cache_write;
-        self.cost_usd += taken.cost_usd;
+        // A sum of costs that no agent reports must not become infinite.
+        self.cost_usd = (self.cost_usd + taken.cost_usd).min(f64::MAX);
         self.duration_ms = self.duration_ms.saturating_add(taken.duration_ms);
     }
 }
@@ -124,6 +130,18 @@ impl Taken {
     fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
+
+    fn is_unpriced(&self) -> bool {
+        self.cost_usd <= 0.0 && self.tokens != Tokens::default()
+    }
+}
+
+/// The numbers of turns that are added to a group.
+#[derive(Debug, Clone, Copy, Default)]
+struct Turns {
+    all: u64,
+    failed: u64,
+    unpriced: u64,
 }
 
 /// The name of a group.
@@ -275,23 +293,27 @@ impl Stats {
                 worktree.clone(),
                 session.clone(),
             ];
-            if taken.cost_usd <= 0.0 {
+            if taken.is_unpriced() {
                 self.unpriced_tokens = self.unpriced_tokens.saturating_add(taken.tokens.input);
             }
-            self.add(number, keys, taken, u64::from(*is_whole), u64::from(*failed));
+            let turns = Turns {
+                all: u64::from(*is_whole),
+                failed: u64::from(*failed),
+                unpriced: u64::from(*is_whole && taken.is_unpriced()),
+            };
+            self.add(number, keys, taken, turns);
         }
         if !turns.outside.is_nothing() {
             let outside = || GroupKey::OutsideTurns;
-            self.add(number, [outside(), outside(), outside(), worktree, session], &turns.outside, 0, 0);
+            let keys = [outside(), outside(), outside(), worktree, session];
+            self.add(number, keys, &turns.outside, Turns::default());
         }
     }
 
-    fn add(&mut self, session: u32, keys: [GroupKey; 5], taken: &Taken, turns: u64, failed: u64) {
+    fn add(&mut self, session: u32, keys: [GroupKey; 5], taken: &Taken, turns: Turns) {
         for (grouping, key) in Grouping::ALL.into_iter().zip(keys) {
             let Collected { sums, last } = self.groups.entry(grouping).or_default().entry(key).or_default();
-            sums.add(taken);
-            sums.turns += turns;
-            sums.failed += failed;
+            sums.add(taken, turns);
             if last.replace(session) != Some(session) {
                 sums.sessions += 1;
                 if grouping == Grouping::Session {
@@ -299,9 +321,7 @@ impl Stats {
                 }
             }
         }
-        self.total.add(taken);
-        self.total.turns += turns;
-        self.total.failed += failed;
+        self.total.add(taken, turns);
     }
 }
 

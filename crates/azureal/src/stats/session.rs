@@ -132,7 +132,7 @@ fn taken(turn: &TurnUsage) -> Taken {
     let complete = &turn.complete;
     Taken {
         tokens: complete.usage.map(Tokens::from).unwrap_or_default(),
-        cost_usd: if complete.cost_usd.is_finite() { complete.cost_usd } else { 0.0 },
+        cost_usd: if complete.cost_usd.is_finite() { complete.cost_usd.max(0.0) } else { 0.0 },
         duration_ms: complete.duration_ms,
     }
 }

@@ -29,7 +29,7 @@ const QUIET: Duration = Duration::from_millis(400);
 /// of a tenth of them is not known, such as that of imported turns. CACHED is the share of the tokens sent that the provider read from its cache. A terminal shows 20 rows of each kind, unless `-n` is given; a program gets all of them.
 ///
 /// A session counts what its turns reported, and what its totals in `azureal list` have beyond that. The difference is a row of its own, `outside
-/// turns`: summaries for compactions, and turns that were removed. A fork counts its own turns, not those that it began with.
+/// turns`: the tokens of summaries for compactions, whose cost and time are not counted, and turns that were removed. A fork counts its own turns, not those that it began with.
 ///
 /// A day is one of this computer's time zone, and a turn belongs to the day on which it began. Turns of earlier versions have no time. Their day
 /// is unknown if their session was active on several days, and `--since` leaves them out if they may be older.
@@ -176,6 +176,9 @@ fn summary(total: &Sums, since: Option<Timestamp>, clock: &Clock) -> Vec<String>
     }
     parts.extend(tokens_in_detail(total.tokens()).split(" · ").map(str::to_owned));
     parts.extend(Some(cost_text(total.cost_usd)).filter(|cost| !cost.is_empty()));
+    if total.unpriced_turns > 0 {
+        parts.push(format!("cost of {} unknown", counted(total.unpriced_turns, "turn")));
+    }
     parts.push(elapsed_text(Duration::from_millis(total.duration_ms)));
     parts
 }
@@ -210,7 +213,7 @@ fn write_json(
 fn write_csv(parts: &[(Grouping, Vec<Group>, usize)], out: &mut Output) -> Result<(), Failure> {
     out.line(
         "by,key,name,outside_turns,sessions,turns,failed,input_tokens,output_tokens,cache_read_tokens,\
-         cache_write_tokens,cost_usd,duration_ms",
+         cache_write_tokens,cost_usd,duration_ms,unpriced_turns",
     )?;
     for (grouping, groups, _) in parts {
         for Group { key, name, outside_turns, sums } in groups {
@@ -229,9 +232,9 @@ fn write_csv(parts: &[(Grouping, Vec<Group>, usize)], out: &mut Output) -> Resul
             ];
             let numbers = numbers.map(|number| number.to_string()).join(",");
             let (key, name) = (csv_text(key), csv_text(name.as_deref().unwrap_or("")));
-            let Sums { cost_usd, duration_ms, .. } = sums;
+            let Sums { cost_usd, duration_ms, unpriced_turns, .. } = sums;
             out.line(&format!(
-                "{},{key},{name},{outside_turns},{numbers},{cost_usd},{duration_ms}",
+                "{},{key},{name},{outside_turns},{numbers},{cost_usd},{duration_ms},{unpriced_turns}",
                 grouping.name()
             ))?;
         }

@@ -100,11 +100,11 @@ fn the_json_of_stats_has_this_shape() {
             "worktree": ".",
             "total": {
                 "sessions": 1, "turns": 1, "failed": 0, "input_tokens": 400, "output_tokens": 10,
-                "cache_read_tokens": 200, "cache_write_tokens": 0, "cost_usd": 0.0, "duration_ms": 4000,
+                "cache_read_tokens": 200, "cache_write_tokens": 0, "cost_usd": 0.0, "duration_ms": 4000, "unpriced_turns": 1,
             },
             "by": {"session": [{
                 "key": "S1", "name": "first", "sessions": 1, "turns": 1, "failed": 0, "input_tokens": 400, "output_tokens": 10,
-                "cache_read_tokens": 200, "cache_write_tokens": 0, "cost_usd": 0.0, "duration_ms": 4000,
+                "cache_read_tokens": 200, "cache_write_tokens": 0, "cost_usd": 0.0, "duration_ms": 4000, "unpriced_turns": 1,
             }]},
             // The turn without a time is after one of January.
             "undated_turns": 1,
@@ -133,7 +133,7 @@ fn people_get_a_table_and_programs_values() {
     insta::assert_snapshot!(world.run(&["stats", "--by", "day,session"]), @r#"
     exit code 0
     --- stdout
-    5 turns in 2 sessions · 757 in, 49 % cached · 50 out · $0.88 · 7 s
+    5 turns in 2 sessions · 757 in, 49 % cached · 50 out · $0.88 · cost of 2 turns unknown · 7 s
 
     DAY         SESSIONS  TURNS   IN  CACHED  OUT   COST  TIME
     2026-01-30         1      1  100    50 %   10  $0.50   1 s
@@ -146,13 +146,13 @@ fn people_get_a_table_and_programs_values() {
     S2 =cmd(),"x"      2   57    49 %   20  $0.12   0 s
     "#);
     insta::assert_snapshot!(world.run(&["stats", "--csv", "--by", "model,session"]).quiet(), @r#"
-    by,key,name,outside_turns,sessions,turns,failed,input_tokens,output_tokens,cache_read_tokens,cache_write_tokens,cost_usd,duration_ms
-    model,gpt-5,,false,1,1,0,400,10,200,0,0,4000
-    model,haiku,,false,1,1,0,200,10,100,0,0.25,2000
-    model,opus,,false,2,2,0,150,20,75,0,0.625,1500
-    model,,,false,1,1,0,7,10,3,0,0,70
-    session,S1,first,false,1,3,0,700,30,350,0,0.75,7000
-    session,S2,"'=cmd(),""x""",false,1,2,0,57,20,28,0,0.125,570
+    by,key,name,outside_turns,sessions,turns,failed,input_tokens,output_tokens,cache_read_tokens,cache_write_tokens,cost_usd,duration_ms,unpriced_turns
+    model,gpt-5,,false,1,1,0,400,10,200,0,0,4000,1
+    model,haiku,,false,1,1,0,200,10,100,0,0.25,2000,0
+    model,opus,,false,2,2,0,150,20,75,0,0.625,1500,0
+    model,,,false,1,1,0,7,10,3,0,0,70,1
+    session,S1,first,false,1,3,0,700,30,350,0,0.75,7000,1
+    session,S2,"'=cmd(),""x""",false,1,2,0,57,20,28,0,0.125,570,1
     "#);
     insta::assert_snapshot!(world.run(&["stats", "--since", "2026-02-01T12:00:00Z"]), @r"
     exit code 0
@@ -330,6 +330,21 @@ fn what_a_session_took_outside_its_turns_is_a_group_of_its_own() {
     assert_eq!(groups(&found, "session").len(), 1);
     assert_eq!(found["total"]["input_tokens"], json!(1_300));
     assert_eq!(stats(&world, &["--since", "1h"])["total"]["input_tokens"], json!(1_000), "it has no time");
+}
+
+#[test]
+fn costs_that_no_agent_reports_break_no_sum() {
+    let world = World::new();
+    world.session(
+        "absurd",
+        &events(&[("claude", "opus", "", 1, 1, 1e308), ("claude", "opus", "", 1, 1, 1e308)]),
+    );
+    world.session("negative", &events(&[("claude", "haiku", "", 1, 1, -3.5)]));
+    let found = stats(&world, &[]);
+    assert_eq!(found["total"]["cost_usd"], json!(f64::MAX), "{found}");
+    let table = world.run(&["stats", "--by", "model"]).quiet();
+    assert!(table.contains(" $1.8e308 ") && !table.contains("-3.5"), "{table}");
+    assert!(!stats(&world, &["--by", "session"])["by"]["agent"].to_string().contains("null"), "{found}");
 }
 
 #[test]
