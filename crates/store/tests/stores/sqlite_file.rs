@@ -743,7 +743,7 @@ fn numbers_that_grow_too_large_stop_there() {
     let project = Project::new();
     let store = project.store();
     let id = new_session(&store);
-    let complete = Event::Complete(azureal_core::event::Complete {
+    let complete = Event::Complete(Complete {
         duration_ms: u64::MAX,
         cost_usd: f64::MAX,
         ..Default::default()
