@@ -11,35 +11,42 @@ const INTERRUPTED: &str = "The call was interrupted and has no result.";
 /// The place of a block: its message, and its number there.
 type Place = (usize, usize);
 
+/// A message without the results of calls.
+struct Rest {
+    role: Role,
+    had_results: bool,
+    blocks: Vec<(usize, Block)>,
+}
+
 /// Moves each result to the message after its call: one with results, or a new one, so that a prompt stays a message of its own. A call without a
 /// result gets an error as its result; a result without a call becomes text.
 pub(super) fn paired(messages: Vec<Message>) -> Vec<Message> {
     let answers = answers(&messages);
     let mut results: HashMap<Place, Block> = HashMap::new();
-    let rest: Vec<(Role, bool, Vec<(usize, Block)>)> = messages
+    let rest: Vec<Rest> = messages
         .into_iter()
         .enumerate()
         .map(|(index, Message { role, content })| {
-            let (mut rest, mut has_results) = (Vec::new(), false);
+            let mut rest = Rest { role, had_results: false, blocks: Vec::new() };
             for (number, block) in content.into_iter().enumerate() {
                 match block {
                     Block::ToolResult { content, .. } if !answers.results.contains_key(&(index, number)) => {
-                        rest.push((number, Block::text(format!("[tool result]\n{}", content.text()))));
+                        rest.blocks.push((number, Block::text(format!("[tool result]\n{}", content.text()))));
                     }
                     result @ Block::ToolResult { .. } => {
                         results.insert((index, number), result);
-                        has_results = role == Role::User;
+                        rest.had_results = role == Role::User;
                     }
-                    other => rest.push((number, other)),
+                    other => rest.blocks.push((number, other)),
                 }
             }
-            (role, has_results, rest)
+            rest
         })
         .collect();
     let mut paired: Vec<Message> = Vec::new();
     let mut pending = Vec::new();
-    for (index, (role, has_results, blocks)) in rest.into_iter().enumerate() {
-        let mut content = if has_results { std::mem::take(&mut pending) } else { Vec::new() };
+    for (index, Rest { role, had_results, blocks }) in rest.into_iter().enumerate() {
+        let mut content = if had_results { std::mem::take(&mut pending) } else { Vec::new() };
         if !pending.is_empty() && !blocks.is_empty() {
             paired.push(Message::new(Role::User, std::mem::take(&mut pending)));
         }
