@@ -149,6 +149,14 @@ pub(crate) struct Stamp {
     pub(crate) time: Timestamp,
 }
 
+/// Returns whether a record of a session has an id of these.
+pub(crate) fn is_stamped(session: &str, record: &str) -> bool {
+    let number = |id: &str| id.parse().map(|id: Uuid| id.as_u128());
+    let count =
+        number(record).ok().zip(number(session).ok()).map(|(record, session)| record.wrapping_sub(session));
+    count.is_some_and(|count| (1..=u32::MAX.into()).contains(&count))
+}
+
 impl Stamps {
     pub(crate) fn of(session: &NativeConversation<'_>) -> Self {
         Self { session: session.id.parse().unwrap_or_default(), started: session.started, count: 0 }

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use azureal_core::{Message, Uuid};
 use jiff::Timestamp;
 
+use super::pieces::is_stamped;
+
 /// The writer of one agent's format.
 pub trait NativeWriter: Send + Sync {
     /// Returns the name of the agent, as its source and its events have it: `claude`.
@@ -20,6 +22,11 @@ pub trait NativeWriter: Send + Sync {
 
     /// Writes a session.
     fn write(&self, session: &NativeConversation<'_>, out: &mut dyn Write) -> io::Result<()>;
+
+    /// Returns whether a turn of a session was written by this: the ids of its records follow from that of the session.
+    fn wrote(&self, session: &str, turn: &str) -> bool {
+        is_stamped(session, turn)
+    }
 
     /// Returns how the program gets to know a session that was written. `home` is one of the
     /// [homes](super::NativeSource::homes) of its source.

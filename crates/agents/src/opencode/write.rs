@@ -69,6 +69,11 @@ impl NativeWriter for OpencodeWriter {
         writeln!(export.out, "]}}")
     }
 
+    fn wrote(&self, session: &str, turn: &str) -> bool {
+        let numbered = turn.strip_prefix("msg_").and_then(|id| id.get(12..));
+        numbered.is_some() && numbered == session.strip_prefix("ses_")
+    }
+
     fn placement(&self, _: &Path, _: &NativeConversation<'_>) -> io::Result<Placement> {
         Ok(Placement::Import(vec!["import".into()]))
     }

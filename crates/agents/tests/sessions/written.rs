@@ -136,6 +136,8 @@ fn round_trip(writer: &dyn NativeWriter, messages: &[Message]) -> Vec<Found> {
     };
     for turn in &turns {
         assert!(turn.problems.is_empty(), "{:?}", turn.problems);
+        let other = writer.session_id(Uuid::from_u128(7));
+        assert!(writer.wrote(&id, &turn.id) && !writer.wrote(&other, &turn.id), "{}", turn.id);
     }
     turns.into_iter().flat_map(|turn| turn.events).filter_map(of_event).collect()
 }

@@ -106,9 +106,8 @@ impl Workspace {
                     return Ok(None);
                 }
                 self.add_imported(&mut taken, &imported, opened).await?;
-                // Without an original, the written session is all that has the whole output of the turns. Of a turn with our tags,
-                // which an import takes for one of azureal, it is all there is.
-                keeps |= !not_kept.is_empty() || imported.ours > 0;
+                // Without an original, the written session is all that has the whole output of the turns.
+                keeps |= !not_kept.is_empty();
                 taken.problems.extend(not_kept.into_iter().map(|problem| problem.reason.to_string()));
             }
         }
@@ -238,7 +237,7 @@ impl TakenBack {
             }
             None => format!("{name}: {turns} added in {program}"),
             Some(other) => format!(
-                "{name}: {turns} of {program} are in {other}, as they do not follow the last turn of {name}"
+                "{name}: {turns} added in {program} went to {other}: they do not follow the last turn of {name}"
             ),
         }
     }

@@ -18,7 +18,7 @@ use crate::real_agents::Real;
 use crate::servers::{Server, on_every_server};
 use crate::world::{Ran, World, assistant, exported, user};
 
-/// A program that resumes a session as Claude Code does, and answers each line that is typed. `back` continues from the first prompt,
+/// A program that resumes a session as Claude Code does, and answers each line that is typed. `back` continues after the first answer,
 /// `delete` removes the session, `fail` ends with an error, `stop` stops the program, `leave` leaves a command behind.
 const CLAUDE: &str = r#"
 [ "$1" = --version ] && { echo '2.1.197 (Claude Code)'; exit; }
@@ -39,7 +39,7 @@ while read -r typed; do
         stop) kill -STOP $$; echo continued; continue ;;
         delete) rm "$file"; exit 0 ;;
         leave) setsid sh -c 'echo $$ > "$HOME/left"; exec sleep 100' < /dev/null > /dev/null 2>&1 & continue ;;
-        back) last=$(grep -o '"uuid":"[^"]*"' "$file" | head -n 1 | cut -d '"' -f 4) ;;
+        back) last=$(grep -o '"uuid":"[^"]*"' "$file" | sed -n 2p | cut -d '"' -f 4) ;;
     esac
     number=$((number + 1))
     line user "u$number" "$last" "$2" '{"role":"user","content":"'"$typed"'"}'
@@ -230,7 +230,7 @@ fn an_original_that_cannot_be_stored_keeps_the_written_session() {
 }
 
 #[test]
-fn a_user_who_goes_back_in_the_program_gets_another_session() {
+fn a_user_who_goes_back_in_the_program_gets_a_fork() {
     let world = project();
     let mut claude = open(&world, &["S1", "-a", "claude"]);
     claude.wait_for("opened ");
@@ -238,9 +238,36 @@ fn a_user_who_goes_back_in_the_program_gets_another_session() {
     claude.wait_for("answered back");
     claude.send("quit\r");
     assert_eq!(claude.wait_for_exit(), Some(0));
-    assert!(claude.screen().contains("are in S2"), "{}", claude.screen());
+    assert!(claude.screen().contains("1 turn added in Claude Code went to S2"), "{}", claude.screen());
     assert_added(&world, &[]);
-    assert_eq!(texts(&world, "S2"), ["One", "back", "Yes, back"]);
+    assert_eq!(texts(&world, "S2"), ["One", "First.", "back", "Yes, back"]);
+    assert_no_trace(&world);
+}
+
+#[test]
+fn the_fork_of_a_user_who_goes_back_has_what_the_program_was_told_before_the_first_prompt() {
+    let world = project();
+    let said = |number: &str| [user(number), assistant(&format!("Answer {number}"))];
+    let system = json!({"SystemMessage": {"content": "Be brief."}});
+    let events =
+        [vec![system], ["One", "Two", "Three", "Four"].iter().flat_map(|number| said(number)).collect()];
+    let mut session = exported("long", &events.concat());
+    session["compactions"] = json!([{"after_seq": 3, "summary": "They began."}]);
+    let session = world.file("in/long.json", &session.to_string());
+    let ran = run(&world, &["import", session.to_str().unwrap()]);
+    assert_eq!(ran.code, 0, "{ran}");
+    let mut claude = open(&world, &["S2", "-a", "claude"]);
+    claude.wait_for("opened ");
+    // After the first turn behind the summary, and once more.
+    claude.send("back\rFive\rquit\r");
+    assert_eq!(claude.wait_for_exit(), Some(0));
+    assert!(claude.screen().contains("2 turns added in Claude Code went to S3"), "{}", claude.screen());
+    let added = ["back", "Yes, back", "Five", "Yes, Five"];
+    let before = ["One", "Answer One", "Two", "Answer Two"];
+    assert_eq!(texts(&world, "S3"), [before, added].concat());
+    let context = run(&world, &["context", "S3"]).stdout;
+    assert!(context.contains("Be brief.") && context.contains("They began."), "{context}");
+    assert_eq!(texts(&world, "S2").len(), 8);
     assert_no_trace(&world);
 }
 
@@ -528,7 +555,7 @@ fn an_opening_of_a_user_who_goes_back_is_killed_at_any_step_and_loses_nothing() 
         let count = sessions(world);
         assert!(count == 2 || count == 1 && !has_answered, "{fault}: {count} sessions");
         if count == 2 {
-            assert_eq!(texts(world, "S2"), ["One", "back", "Yes, back"], "{fault}");
+            assert_eq!(texts(world, "S2"), ["One", "First.", "back", "Yes, back"], "{fault}");
         }
     });
 }
@@ -549,6 +576,18 @@ fn be_known(real: &Real) {
     fs::write(config, format!("{known}\n[projects.\"{project}\"]\ntrust_level = \"trusted\"\n")).unwrap();
 }
 
+/// Types a text until the interface shows this. A program that has just drawn its history may not read keys yet.
+fn type_until(opened: &PtyProgram, typed: &str, shown: &str) {
+    until("the text is typed", || {
+        // Without what an earlier attempt has left.
+        opened.send(&format!("\x15{typed}"));
+        (0..30).find_map(|_| {
+            std::thread::sleep(Duration::from_millis(100));
+            opened.screen().contains(shown).then_some(())
+        })
+    });
+}
+
 /// Types a prompt into an interface that shows a history, and quits it after the answer.
 #[track_caller]
 fn type_and_quit(opened: &mut PtyProgram, history: &str, answer: &str, quit: &str) {
@@ -560,15 +599,7 @@ fn type_and_quit(opened: &mut PtyProgram, history: &str, answer: &str, quit: &st
         }
         opened.screen().contains(history).then_some(())
     });
-    // A program that has just drawn its history may not read keys yet.
-    until("the prompt is typed", || {
-        // Without what an earlier attempt has left.
-        opened.send("\x15Go further");
-        (0..30).find_map(|_| {
-            std::thread::sleep(Duration::from_millis(100));
-            opened.screen().contains("Go further").then_some(())
-        })
-    });
+    type_until(opened, "Go further", "Go further");
     opened.send("\r");
     opened.wait_for(answer);
     let is_over = |opened: &PtyProgram| opened.screen().contains(" work: ");
@@ -655,6 +686,74 @@ fn a_session_of_codex_is_opened_in_claude() {
         "claude",
         Answer::new().tool("exec_command", json!({"cmd": "echo code-in-the-file"})),
     );
+}
+
+/// Opens a session of two turns in the real Claude Code.
+fn open_in_claude(server: &ModelServer) -> Option<(Real, PtyProgram)> {
+    let real = Real::new(server)?;
+    be_known(&real);
+    fs::write(real.home.project().join("notes.txt"), "a note\n").unwrap();
+    git_repository(&real.home.project());
+    let events = [
+        json!({"SystemMessage": {"content": "Be brief."}}),
+        user("One"),
+        assistant("The first answer."),
+        user("Two"),
+        assistant("The second answer."),
+    ];
+    let session = real.home.home().join("session.json");
+    fs::write(&session, exported("work", &events).to_string()).unwrap();
+    let ran = real.run(&["import", session.to_str().unwrap()]);
+    assert_eq!(ran.code, 0, "{ran}");
+    let mut command = real.command(&["open", "work", "-a", "claude"]);
+    command.env("TERM", "xterm-256color");
+    let opened = PtyProgram::start(&command, 120, 40);
+    opened.wait_for("The second answer.");
+    Some((real, opened))
+}
+
+#[test]
+fn a_user_who_goes_back_in_claude_gets_a_fork() {
+    let server = ModelServer::always("As I said.");
+    let Some((real, mut opened)) = open_in_claude(&server) else { return };
+    type_until(&opened, "/rewind", "/rewind");
+    // A menu that was just drawn may not read keys yet.
+    for (key, before, after) in [
+        ("\r", "/rewind", "❯ (current)"),
+        ("\x1b[A", "❯ (current)", "❯ Two\n    ⚠"),
+        ("\r", "❯ Two\n    ⚠", "❯ 1. Restore conversation"),
+        ("\r", "❯ 1. Restore conversation", "● The first answer.\n\n───"),
+    ] {
+        until(after, || {
+            let screen = opened.screen();
+            if screen.contains(before) {
+                opened.send(key);
+            }
+            std::thread::sleep(Duration::from_millis(500));
+            opened.screen().contains(after).then_some(())
+        });
+    }
+    type_and_quit(&mut opened, "The first answer.", "As I said.", "\x03");
+    let before = ["One", "The first answer.", "Two", "The second answer."];
+    assert_eq!(texts_of(&real), before);
+    let fork = real.run(&["show", "S2", "--json"]).json_lines();
+    assert_eq!(fork[0]["data"]["content"], "Be brief.");
+    assert_eq!(texts_in(fork), ["One", "The first answer.", "Go further", "As I said."]);
+}
+
+#[test]
+fn a_session_that_is_begun_in_claude_meanwhile_is_one_of_claude() {
+    let server = ModelServer::always("As I said.");
+    let Some((real, mut opened)) = open_in_claude(&server) else { return };
+    type_until(&opened, "/clear", "/clear");
+    opened.send("\r");
+    until("the history is gone", || (!opened.screen().contains("The second answer.")).then_some(()));
+    type_and_quit(&mut opened, "/clear", "As I said.", "\x03");
+    assert!(opened.screen().contains("S1 work: no turn was added in Claude Code"), "{}", opened.screen());
+    let ran = real.run(&["import", "--from", "claude"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    assert_eq!(texts_of(&real).len(), 4);
+    assert_eq!(texts_in(real.run(&["show", "S2", "--json"]).json_lines()), ["Go further", "As I said."]);
 }
 
 /// Opens a session in the interface of a program that azureal does not run itself.

@@ -15,6 +15,8 @@
 //! | any | has only a beginning of it | nothing |
 //! | any | the last imported turn is gone: the user went back in the program | another session with all turns, `forked_from` the first |
 //!
+//! If azureal wrote the source from a session of the store, the user goes back to a turn of that session: the new turns are in a fork of it.
+//!
 //! The other session gets a ledger of its own, and the first one keeps its ledger. A source is compared with all of them: two files
 //! can have the same id, such as a session and a backup of it, and each import would else add the turns of both again.
 //!
@@ -29,10 +31,11 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::SystemTime;
 
-use azureal_agents::native::{NativeHead, NativeHome, NativeSession};
+use azureal_agents::native::{self, NativeHead, NativeHome, NativeSession};
 use azureal_core::{
-    Compaction, Event, EventRange, ListQuery, NewHistory, NewMark, NewSession, NewTurn, Seq, SessionId,
-    SessionStore, StoreError, TIMESTAMP_FORMAT, Uuid, check_name, each_page, to_visible_json,
+    Compaction, Event, EventRange, ListQuery, NewHistory, NewMark, NewSession, NewTurn, Page, Seq, SessionId,
+    SessionRecord, SessionStore, StoreError, TIMESTAMP_FORMAT, TurnIndex, Uuid, check_name, each_page,
+    prompt_text, to_visible_json,
 };
 use jiff::Timestamp;
 
@@ -184,7 +187,7 @@ impl NativeImport<'_> {
         while reader.take()?.is_some() {}
         let events = self.store.get(id).await?.counts.events;
         // The written session is the original of nothing.
-        let ledger = reader.ledger(candidate.session, events, "");
+        let ledger = Ledger { is_written: true, ..reader.ledger(candidate.session, events, "") };
         let mark = NewMark {
             name: native_mark(candidate.agent, &candidate.head.id),
             note: to_visible_json(&ledger)?,
@@ -258,10 +261,11 @@ impl NativeImport<'_> {
         let mark = ledger_mark(agent, id, earlier.len());
         // The latest one is the first.
         let mut origins = Vec::new();
-        for (mark, found) in earlier.into_iter().rev() {
+        let mut is_written = false;
+        for (its_mark, found) in earlier.into_iter().rev() {
             let Some(found) = found else { continue };
             let is_cleared = found.is_cleared();
-            let Earlier { id, events, ledger } = found;
+            let Earlier { id, events, ledger } = *found;
             let mut reader = Reader::new(candidate, self.now)?;
             let target = if is_cleared {
                 Target { id, last: Seq(events), from: None, read_before: 0, run: String::new() }
@@ -272,6 +276,13 @@ impl NativeImport<'_> {
                         return done(Some(NativeImported::of(NativeOutcome::Unchanged { id }, ledger.size)));
                     }
                     Skipped::Ended | Skipped::Other => {
+                        is_written |= ledger.is_written;
+                        if let Some((reader, last)) = self.left_of_written(candidate, id, &ledger).await? {
+                            let read_before = ledger.size;
+                            let target = Target { id, last, from: Some(id), read_before, run: ledger.run };
+                            let task = Task { import: self, candidate, mark, reader };
+                            return done(task.append(target).await?);
+                        }
                         origins.push(id);
                         continue;
                     }
@@ -279,7 +290,7 @@ impl NativeImport<'_> {
                 let from = (events > ledger.events).then_some(id);
                 Target { id, last: Seq(ledger.events), from, read_before: ledger.size, run: ledger.run }
             };
-            return done(Task { import: self, candidate, mark, reader }.append(target).await?);
+            return done(Task { import: self, candidate, mark: its_mark, reader }.append(target).await?);
         }
         let origin = origins.first().copied();
         let forked_from = match origin {
@@ -287,6 +298,7 @@ impl NativeImport<'_> {
             None => None,
         };
         let mut reader = Reader::new(candidate, self.now)?;
+        reader.is_written = is_written;
         origins.extend(self.stored_relatives(candidate).await?);
         for origin in origins {
             reader.counted.push(self.landmarks(origin, Seq::END).await?);
@@ -329,11 +341,8 @@ impl NativeImport<'_> {
             let ledger = serde_json::from_str::<Ledger>(&found.note).ok();
             match (self.store.get(found.session).await, ledger) {
                 (Ok(record), Some(ledger)) => {
-                    return Ok(Known::Session(Earlier {
-                        id: found.session,
-                        events: record.counts.events,
-                        ledger,
-                    }));
+                    let (id, events) = (found.session, record.counts.events);
+                    return Ok(Known::Session(Box::new(Earlier { id, events, ledger })));
                 }
                 (Ok(_), None) => has_mark = true,
                 (Err(StoreError::NoSuchSession(_)), _) => (has_mark, is_deleted) = (true, true),
@@ -369,7 +378,7 @@ impl NativeImport<'_> {
         })
         .await?;
         let events = self.store.get(id).await?.counts.events;
-        Ok(Known::Session(Earlier { id, events, ledger }))
+        Ok(Known::Session(Box::new(Earlier { id, events, ledger })))
     }
 
     /// Returns whether a source has only a beginning of what a session has up to an event: the same prompts, at the same times.
@@ -402,6 +411,36 @@ impl NativeImport<'_> {
             }
         }
         Ok(stored)
+    }
+
+    /// Finds what is left of the turns that azureal wrote into a source from a session, after the user went back there. Returns a reader that
+    /// is behind them, and the end of the last one in the session; `None` if that is not certain.
+    async fn left_of_written(
+        &self,
+        candidate: NativeCandidate<'_>,
+        id: SessionId,
+        ledger: &Ledger,
+    ) -> Result<Option<(Reader, Seq)>, ImportError> {
+        let writer = native::writer(candidate.agent).filter(|_| ledger.is_written);
+        let Some(writer) = writer else { return Ok(None) };
+        let mut reader = Reader::new(candidate, self.now)?;
+        let left = reader.skip_written(|turn| writer.wrote(&candidate.head.id, turn))?;
+        let Some((left, last)) = left else { return Ok(None) };
+        let turns = TurnIndex::read(self.store, id).await?;
+        let is_imported = |turn: &usize| turns.first_event(*turn).is_some_and(|seq| seq.0 <= ledger.events);
+        let imported = (1..=turns.count()).take_while(is_imported).count();
+        // The turns of both end together: the source may begin with a summary.
+        let gone = usize::try_from(ledger.turns.saturating_sub(left)).unwrap_or(usize::MAX);
+        let Some(turn) = imported.checked_sub(gone) else { return Ok(None) };
+        let (Some(begun), Some(end)) = (turns.first_event(turn), turns.last_event(turn)) else {
+            return Ok(None);
+        };
+        let stored = self.store.read(id, Page::After(Seq(begun.0 - 1), 1)).await?;
+        let stored = stored.first().and_then(|stored| stored.event().ok());
+        let prompts = last.events.iter().find_map(prompt_text).zip(stored.as_ref().and_then(prompt_text));
+        // A system message may be beside the prompt in the source.
+        let is_same = prompts.is_some_and(|(given, stored)| given.contains(stored.trim()));
+        Ok(is_same.then_some((reader, end.min(Seq(ledger.events)))))
     }
 
     /// Returns the landmarks of a session up to an event.
@@ -443,7 +482,7 @@ impl NativeImport<'_> {
 /// Whether there was an import under a mark.
 enum Known {
     No,
-    Session(Earlier),
+    Session(Box<Earlier>),
     /// Its session was deleted.
     Deleted,
 }
@@ -567,10 +606,14 @@ impl Task<'_> {
                 };
                 let created_at = piece.begun.map(stored_time);
                 let new = NewSession { name, worktree: record.worktree, created_at, ..NewSession::default() };
-                let Some(fork) = unless_changed(self.import.store.fork(from, begun, new).await)? else {
-                    return Ok(None);
+                id = match self.left_fork(record.uuid, begun, &new).await? {
+                    Some(fork) => fork,
+                    None => {
+                        let forked = self.import.store.fork(from, begun, new).await;
+                        let Some(fork) = unless_changed(forked)? else { return Ok(None) };
+                        fork
+                    }
                 };
-                id = fork;
             }
             is_first = false;
             let Some(end) = self.add(id, piece, last).await? else { return Ok(None) };
@@ -592,6 +635,22 @@ impl Task<'_> {
         };
         let range = (!dry).then_some((begun.next(), last));
         Ok(Some(self.reader.finished(outcome, range, read_before)))
+    }
+
+    /// Finds a fork that an import created and that has none of the new turns, because the import was killed.
+    async fn left_fork(
+        &self,
+        from: Option<Uuid>,
+        at: Seq,
+        new: &NewSession,
+    ) -> Result<Option<SessionId>, StoreError> {
+        // The time is that of the first new turn, so it is no fork of the user.
+        let Some((from, created_at)) = from.zip(new.created_at.as_ref()) else { return Ok(None) };
+        let found = self.import.store.list(&ListQuery::default()).await?;
+        let is_left = |found: &&SessionRecord| {
+            (found.forked_from, found.counts.events) == (Some(from), at.0) && found.created_at == *created_at
+        };
+        Ok(found.iter().find(is_left).map(|found| found.id))
     }
 
     /// Appends a piece, and returns the new end; `None` if another process changed the session.

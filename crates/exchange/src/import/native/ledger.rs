@@ -79,6 +79,9 @@ pub(super) struct Ledger {
     /// The size of the source, and the time of its last change in milliseconds.
     pub(super) size: u64,
     pub(super) changed: u64,
+    /// Whether azureal wrote the source from the session, which has its first turns.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_written: bool,
     /// The run of the import that keeps the source as an original; empty if it is not to be kept.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) run: String,

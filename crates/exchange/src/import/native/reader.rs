@@ -69,6 +69,8 @@ pub(super) struct Reader {
     /// The tokens and the cost of the turns before the last one, if the source counts them for the whole session only.
     earlier: Counted,
     pub(super) is_running: bool,
+    /// Whether azureal wrote the source: tags of ours in its prompts do not mean that azureal ran them.
+    pub(super) is_written: bool,
     ours: u64,
     /// The beginning of the first prompt that is imported; empty as long as there is none.
     preview: String,
@@ -92,6 +94,7 @@ impl Reader {
             before: None,
             earlier: Counted::default(),
             is_running: false,
+            is_written: false,
             ours: 0,
             preview: String::new(),
             problems: Vec::new(),
@@ -172,6 +175,7 @@ impl Reader {
     /// Skips the turns of the ledger. Events that the last of them got since stay.
     pub(super) fn skip(&mut self, ledger: &Ledger) -> Result<Skipped, NativeError> {
         self.earlier = ledger.earlier;
+        self.is_written = ledger.is_written;
         // Turns that follow those of the ledger are the session's own.
         self.begun = None;
         while self.read < ledger.turns {
@@ -205,12 +209,26 @@ impl Reader {
         Ok(Skipped::All)
     }
 
+    /// Skips the turns that azureal wrote. Returns their number and the last one; `None` if there is none.
+    pub(super) fn skip_written(
+        &mut self,
+        wrote: impl Fn(&str) -> bool,
+    ) -> Result<Option<(u64, NativeTurn)>, NativeError> {
+        self.is_written = true;
+        let mut last = None;
+        while self.ahead.front().is_some_and(|turn| wrote(&turn.id)) {
+            let Some(turn) = self.take()? else { break };
+            last = Some(turn);
+        }
+        Ok(last.map(|turn| (self.read, turn)))
+    }
+
     /// Returns the next events to store; `None` at the end.
     pub(super) fn piece(&mut self) -> Result<Option<Piece>, NativeError> {
         let mut piece = Piece::default();
         while piece.events.len() < PIECE_EVENTS && piece.size < PIECE_BYTES {
             let Some(mut turn) = self.take()? else { break };
-            if turn.is_ours {
+            if turn.is_ours && !self.is_written {
                 self.ours += 1;
                 continue;
             }
@@ -253,6 +271,7 @@ impl Reader {
             events,
             size: if is_whole { session.size } else { 0 },
             changed: if is_whole { milliseconds(session.changed) } else { 0 },
+            is_written: self.is_written,
             run: run.to_owned(),
         }
     }
