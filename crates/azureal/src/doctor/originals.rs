@@ -149,6 +149,11 @@ mod tests {
 
         /// Stores the output of a turn.
         fn put(&self, run: &str, first: u64, last: u64) {
+            self.put_in(self.session, "\"session\":1", run, (first, last));
+        }
+
+        /// Stores the output of a turn of a session, with these fields of its header.
+        fn put_in(&self, session: SessionId, turn: &str, run: &str, (first, last): (u64, u64)) {
             let folder = Folder::open_or_create(&self.folder.path().join("turn")).unwrap();
             let file = |name: &str, content: &str| {
                 let mut file = folder.create_file(name.as_ref(), OFlags::WRONLY).unwrap();
@@ -156,10 +161,10 @@ mod tests {
                 folder.join(name)
             };
             let (first, last) = (Seq(first), Seq(last));
-            let header = file("header", &format!("{{\"turn\":{{\"run\":\"{run}\",\"session\":1}}}}\n"));
+            let header = file("header", &format!("{{\"turn\":{{\"run\":\"{run}\",{turn}}}}}\n"));
             let new = NewOriginal { run: run.to_owned(), first, last, header, output: file("output", "x\n") };
             let store = store(&self.layout);
-            block_on(store.originals().unwrap().put(self.session, new)).unwrap();
+            block_on(store.originals().unwrap().put(session, new)).unwrap();
             block_on(store.originals().unwrap().finish()).unwrap();
         }
 
@@ -206,6 +211,25 @@ mod tests {
         assert_eq!((fixed.done.len(), fixed.failed), (1, Vec::new()));
         assert_eq!(world.outputs(), [output("foreign", 0, 0), output("new", 1, 2)]);
         assert!(check(&world.layout.folders, &world.sessions(), QUIET).is_empty());
+    }
+
+    #[test]
+    fn the_output_of_a_session_from_another_store_is_its_own_and_that_of_another_session_is_not() {
+        let world = World::new();
+        let made = world.sessions()[0].created_at.clone();
+        let new = |created_at: &str| {
+            let new = NewSession { created_at: Some(created_at.to_owned()), ..NewSession::default() };
+            let session = block_on(store(&world.layout).create(new)).unwrap();
+            block_on(store(&world.layout).append(session, NewTurn::verbatim([Event::user("a")]))).unwrap();
+            session
+        };
+        // Both were S1 where their turns ran.
+        let named = format!("\"session\":1,\"session_made\":\"{made}\"");
+        world.put_in(new(&made), &named, "own", (1, 1));
+        world.put_in(new("2020-01-01T00:00:00Z"), &named, "other", (1, 1));
+        let found = check(&world.layout.folders, &world.sessions(), QUIET);
+        let [found] = &found[..] else { panic!("{found:?}") };
+        assert!(found.place.ends_with("1-1-other.zst"), "{found:?}");
     }
 
     #[test]

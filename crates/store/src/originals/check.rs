@@ -245,7 +245,10 @@ impl SessionFolder<'_> {
         Ok(())
     }
 
-    /// Returns whether a header names another run than the file, or another session that is there. Those of a fork name its origin.
+    /// Returns whether a header names another run than the file, or another session that is there.
+    ///
+    /// Those of a fork name its origin. Those of a session that came from another store have its number there and its own time, and a
+    /// session of that number may be here too, even one of the same second.
     fn is_of_other_turn(&self, name: &PackedName, header: &str) -> bool {
         let (Some(own), Some(turn)) = (self.session, turn_in(header)) else { return false };
         let is_named = |session: &CheckedSession| {
@@ -253,7 +256,9 @@ impl SessionFolder<'_> {
                 && turn.session_made.as_ref() == Some(&session.created_at)
         };
         turn.run.is_some_and(|run| run != name.run)
-            || !own.is_fork && !is_named(own) && self.sessions.iter().any(is_named)
+            || !own.is_fork
+                && turn.session_made.as_ref() != Some(&own.created_at)
+                && self.sessions.iter().any(is_named)
     }
 }
 
