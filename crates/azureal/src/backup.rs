@@ -10,13 +10,14 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use azureal_core::{Seq, SessionStore, StoreError, Uuid};
 use azureal_exchange::{SourceStore, TemporaryFolder, copy_session, originals_problem};
 use azureal_files::Folder;
 use azureal_store::SqliteStore;
 use azureal_store::sqlite::health::{self, ExistingCopy, Inspection, inspect, name_again, original_of, step};
-use azureal_store::sqlite::{COMPANIONS, SqliteOptions, StoreFolders, Work, with_suffix};
+use azureal_store::sqlite::{COMPANIONS, SqliteOptions, StoreFolders, Work, make_folder_of, with_suffix};
 use futures_executor::block_on;
 use jiff::Timestamp;
 use rustix::fs::OFlags;
@@ -33,6 +34,10 @@ const TIME: &str = "%Y%m%dT%H%M%SZ";
 /// The folders of originals that are not those of a session.
 const NEW: &str = "new";
 const PASSED_OVER: [&str; 2] = ["deleted", "expired"];
+/// The suffix of a store that was replaced, before the time.
+const KEPT: &str = ".before-restore-";
+/// The time to wait for another restore.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 /// The name of a copy until it is complete.
 const COPY: &str = "copy.azs";
 /// Every output of a turn.
@@ -357,14 +362,20 @@ impl Restore {
     pub fn run(&self, progress: Progress<'_>) -> Result<Restored, Error> {
         let layout = StoreLayout::of(&self.store);
         doctor::check_idle(&layout)?;
-        let kept = unused(&self.store);
+        if let Ok(Some(_)) = health::restored(&self.store) {
+            // Of an earlier restore that was killed in its last step.
+            health::forget_restored(&self.store)?;
+        }
+        let suffix = unused(&self.store);
+        let kept = with_suffix(&self.store, &suffix);
         let at = |path: &Path| {
             let path = path.to_owned();
             move |error: io::Error| Error::file(&path, &error)
         };
+        let mut is_copy = false;
         if self.replaces {
             match health::back_up(&self.store, &kept, ExistingCopy::Keep, progress) {
-                Ok(()) => {}
+                Ok(()) => is_copy = true,
                 // It cannot be used, so there is no other way to keep it.
                 Err(
                     StoreError::Corrupt { .. }
@@ -375,36 +386,106 @@ impl Restore {
                 Err(error) => return Err(error.into()),
             }
         }
-        health::restore(&self.backup, &self.store, progress)?;
         let folders = &layout.folders;
-        let kept_originals = StoreFolders::of(&kept, None).originals;
-        for from in [Some(&folders.originals), folders.former_originals.as_ref()].into_iter().flatten() {
-            move_originals(from, &kept_originals, progress).map_err(at(from))?;
+        let staged = staged(folders);
+        make_folder_of(&self.store)?;
+        if is_unfinished(folders) {
+            // Of a store that cannot be read.
+            fs::remove_dir_all(&staged).map_err(at(&staged))?;
         }
+        let held = Folder::open_or_create(&staged).and_then(|folder| folder.hold(LOCK_TIMEOUT));
+        let held = held.map_err(at(&staged))?;
         let backed_up = StoreLayout::of(&self.backup).folders.originals;
-        copy_originals(&backed_up, &folders.originals, &ALL, progress).map_err(at(&folders.originals))?;
+        let restored = copy_originals(&backed_up, &staged, &ALL, progress)
+            .map_err(at(&staged))
+            .and_then(|()| Ok(health::restore(&self.backup, &self.store, &suffix, progress)?));
+        if let Err(error) = restored {
+            // It may have failed after the store had its new content.
+            let is_unchanged = match health::restored(&self.store) {
+                Ok(found) => found.is_none(),
+                Err(_) => !self.store.exists(),
+            };
+            if is_unchanged {
+                drop(fs::remove_dir_all(&staged));
+            }
+            if is_unchanged && is_copy {
+                drop(fs::remove_file(&kept));
+            }
+            return Err(error);
+        }
+        put_staged(&self.store, folders, &suffix, progress)?;
+        drop(held);
         if let Ok(second) = &layout.second_name {
             // A store without it can be used.
             name_again(&self.store, second).ok();
         }
-        doctor::remove_index(folders).map_err(at(&self.store))?;
         Ok(Restored { kept: self.replaces.then_some(kept) })
     }
 }
 
-/// Returns a free name for the former store.
-fn unused(store: &Path) -> PathBuf {
-    let time = now();
-    let name = |number: usize| match number {
-        0 => with_suffix(store, &format!(".before-restore-{time}")),
-        number => with_suffix(store, &format!(".before-restore-{time}-{number}")),
+/// Returns the folder of the output of a backup, until the store has the content of the backup.
+pub(crate) fn staged(folders: &StoreFolders) -> PathBuf {
+    with_suffix(&folders.originals, ".restored")
+}
+
+/// Returns whether a restore was killed before it was complete.
+pub(crate) fn is_unfinished(folders: &StoreFolders) -> bool {
+    // A restore that runs holds the folder.
+    Folder::open(&staged(folders)).is_ok_and(|folder| folder.try_lock().is_ok())
+}
+
+/// Completes a restore that was killed, or removes what it has left if the store has its former content.
+pub(crate) fn finish_restore(file: &Path, folders: &StoreFolders) -> Result<(), Error> {
+    let staged = staged(folders);
+    let Ok(folder) = Folder::open(&staged) else { return Ok(()) };
+    let Ok(_held) = folder.try_lock() else { return Ok(()) };
+    let note = match file.exists() {
+        true => health::restored(file)?,
+        false => None,
     };
-    let is_free = |path: &PathBuf| {
-        [path, &StoreFolders::of(path, None).originals]
+    // It is part of a path.
+    match note.filter(|suffix| suffix.starts_with(KEPT) && !suffix.contains('/')) {
+        Some(suffix) => put_staged(file, folders, &suffix, &|_| ControlFlow::Continue(())),
+        None => fs::remove_dir_all(&staged).map_err(|error| Error::file(&staged, &error)),
+    }
+}
+
+/// Moves the output of the former store to that of the kept file, whose name ends so, and that of the backup to its place. Can be killed at
+/// each step, and called again.
+fn put_staged(
+    file: &Path,
+    folders: &StoreFolders,
+    suffix: &str,
+    progress: Progress<'_>,
+) -> Result<(), Error> {
+    let staged = staged(folders);
+    let kept = StoreFolders::of(&with_suffix(file, suffix), None).originals;
+    for from in [Some(&folders.originals), folders.former_originals.as_ref()].into_iter().flatten() {
+        move_originals(from, &kept, progress).map_err(|error| Error::file(&kept, &error))?;
+    }
+    let at = |error: io::Error| Error::file(&folders.originals, &error);
+    doctor::remove_index(folders).map_err(at)?;
+    if fs::rename(&staged, &folders.originals).is_err() {
+        copy_originals(&staged, &folders.originals, &ALL, progress).map_err(at)?;
+        fs::remove_dir_all(&staged).map_err(at)?;
+    }
+    Ok(health::forget_restored(file)?)
+}
+
+/// Returns a suffix with which the name of the former store is free.
+fn unused(store: &Path) -> String {
+    let time = now();
+    let suffix = |number: usize| match number {
+        0 => format!("{KEPT}{time}"),
+        number => format!("{KEPT}{time}-{number}"),
+    };
+    let is_free = |suffix: &String| {
+        let path = with_suffix(store, suffix);
+        [&path, &StoreFolders::of(&path, None).originals]
             .into_iter()
             .all(|path| fs::symlink_metadata(path).is_err())
     };
-    (0..).map(name).find(is_free).unwrap_or_else(|| name(0))
+    (0..).map(suffix).find(is_free).unwrap_or_else(|| suffix(0))
 }
 
 /// Renames a file that cannot be read, with its companions.

@@ -11,6 +11,7 @@ use azureal_engine::{FoundTurn, Spools, Transcript, transcripts_of};
 use azureal_files::OURS;
 use azureal_store::sqlite::{COMPANIONS, with_suffix};
 
+use crate::backup::staged;
 use crate::error::{Error, shown};
 use crate::server_store;
 use crate::workspace::Workspace;
@@ -106,7 +107,9 @@ impl Workspace {
         let store = folders.second_name.iter().cloned().chain(with_companions(file)).collect();
         let spools = [Some(folders.spools.clone()), folders.former_spools.clone()].into_iter().flatten();
         let originals =
-            [Some(folders.originals.clone()), folders.former_originals.clone()].into_iter().flatten();
+            [Some(folders.originals.clone()), folders.former_originals.clone(), Some(staged(folders))]
+                .into_iter()
+                .flatten();
         let unfinished = format!("{}.new-", file.file_name().unwrap_or_default().to_string_lossy());
         let parts = [
             ("sessions", store),

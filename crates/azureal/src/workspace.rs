@@ -229,6 +229,9 @@ impl Workspace {
         if self.is_ephemeral() {
             return Ok(Vec::new());
         }
+        if let Some((file, folders)) = self.file() {
+            crate::backup::finish_restore(file, folders)?;
+        }
         // No reason to leave turns where they are.
         self.tell_undo_trouble(self.recover_undo().await.err());
         if let Err(error) = self.recover_opened().await {

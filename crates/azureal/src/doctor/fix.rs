@@ -9,6 +9,7 @@ use azureal_store::sqlite::health::{NameState, NewUuid, inspect, name_again, nam
 use futures_executor::block_on;
 
 use super::{Doctor, Progress, Report, index, modes, originals, spools};
+use crate::backup;
 use crate::error::{Error, shown};
 use crate::git_folder::StoreLayout;
 use crate::project::Project;
@@ -62,6 +63,10 @@ impl Doctor<'_> {
         let spools = spools::of(&layout.folders);
         spools::check_idle(&spools)?;
         spools::fix(&spools, fixed)?;
+        if backup::is_unfinished(&layout.folders) {
+            backup::finish_restore(path, &layout.folders)?;
+            fixed.done.push("the restore that was interrupted is complete".to_owned());
+        }
         let second = layout.second_name.as_deref().ok();
         let state = second.map(|second| names(path, second)).transpose().map_err(at)?.flatten();
         let mut is_damaged = report.fixable().any(|finding| STORE_KINDS.contains(&finding.kind));

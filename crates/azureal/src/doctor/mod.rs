@@ -36,6 +36,7 @@ use azureal_store::sqlite::health::{CheckedSession, sessions_now};
 use serde::Serialize;
 
 use crate::agents::AgentState;
+use crate::backup;
 use crate::environment::Environment;
 use crate::error::{Error, shown};
 use crate::git_folder::StoreLayout;
@@ -252,9 +253,15 @@ impl<'a> Doctor<'a> {
         let known: Vec<String> = report.findings.iter().map(|finding| finding.place.clone()).collect();
         report.add(modes::check(&layout).into_iter().filter(|finding| !known.contains(&finding.place)));
         let sessions = file::check(path, report, progress);
+        let is_unfinished = backup::is_unfinished(&layout.folders);
+        if is_unfinished {
+            let message = "a restore was interrupted: the output of turns may not be that of the sessions";
+            report.add([Finding::at("interrupted_restore", Severity::Warning, path, message)
+                .fixed_by("completes it, as every other command does")]);
+        }
         let around = |sessions: Option<&[CheckedSession]>| {
             let mut findings: Vec<Finding> = names::check(&layout).into_iter().collect();
-            if let Some(sessions) = sessions {
+            if let Some(sessions) = sessions.filter(|_| !is_unfinished) {
                 findings.extend(originals::check(&layout.folders, sessions, progress));
                 findings.extend(index::check(&layout, sessions));
             }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 use serde_json::json;
@@ -31,6 +31,10 @@ fn content(world: &World, store: &[&str]) -> Vec<String> {
         run(&["original", "S2", "--seq", "3"]),
         run(&["original", "S2", "--seq", "7"]),
     ]
+}
+
+fn backup_originals(backup: &Path) -> PathBuf {
+    PathBuf::from(format!("{}.originals", backup.display()))
 }
 
 fn mode(path: &Path) -> u32 {
@@ -147,6 +151,49 @@ fn a_backup_is_restored_to_another_place_and_over_a_store_that_cannot_be_read() 
     assert_eq!(content(&world, &[])[1..], before[1..]);
     let doctor = world.run(&["doctor", "--json"]);
     assert_eq!((doctor.code, &doctor.json()["findings"]), (0, &json!([])), "{doctor}");
+}
+
+/// As when the process is killed before the transaction and after it: the output of the backup is beside that of the store.
+#[test]
+fn a_restore_that_was_killed_is_completed_or_taken_back_by_the_next_command() {
+    let world = world();
+    let before = content(&world, &[]);
+    let backup = world.path("backup.azs");
+    let path = backup.to_str().unwrap();
+    assert_eq!(world.run(&["backup", path]).code, 0);
+    assert_eq!(world.run(&["run", "-s", "talk", "-a", "offline", "three"]).code, 0);
+    let now = content(&world, &[]);
+    let (originals, staged) =
+        (world.path("p/.git/azureal/originals"), world.path("p/.git/azureal/originals.restored"));
+    let stage = || {
+        let copied =
+            std::process::Command::new("cp").arg("-a").args([&backup_originals(&backup), &staged]).status();
+        assert!(copied.unwrap().success());
+    };
+    stage();
+    let found = world.run(&["doctor", "--json"]);
+    assert_eq!(found.json()["findings"][0]["kind"], "interrupted_restore", "{found}");
+    assert_eq!(content(&world, &[]), now);
+    assert!(!staged.exists());
+    // After the transaction, the store says that it is that of the backup.
+    let third = world.run(&["original", "S2", "--seq", "11"]).stdout;
+    assert!(third.contains("three"), "{third}");
+    let identity = fs::metadata(world.store()).unwrap().ino();
+    let restored = fs::read(&backup).unwrap();
+    fs::write(world.store(), restored).unwrap();
+    let connection = Connection::open(world.store()).unwrap();
+    connection.execute("INSERT INTO meta VALUES ('restored', '.before-restore-x')", []).unwrap();
+    drop(connection);
+    stage();
+    let fixed = world.run(&["doctor", "--fix", "--json"]);
+    assert_eq!((fixed.code, &fixed.json()["findings"]), (0, &json!([])), "{fixed}");
+    assert_eq!(content(&world, &[])[1..], before[1..]);
+    assert_eq!(fs::metadata(world.store()).unwrap().ino(), identity);
+    assert!(!staged.exists() && originals.exists());
+    let kept = world.path("p/.azureal/sessions.azs.before-restore-x.originals");
+    let in_folders =
+        fs::read_dir(&kept).unwrap().flat_map(|folder| fs::read_dir(folder.unwrap().path()).unwrap());
+    assert_eq!(in_folders.count(), 3, "the output of the former store is kept");
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use azureal_core::StoreError;
-use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
+use rusqlite::{Connection, OptionalExtension};
 
 use super::super::codec::Codec;
 use super::super::file::{StoreFile, publish, sync_folder};
@@ -20,6 +20,8 @@ use super::{Progress, check_structure, open_file};
 const STEP: i32 = 4096;
 /// A copy begins again when another process writes. After so many times, the rest is copied under one lock.
 const MOST_RESTARTS: usize = 3;
+/// The key of the note of a restore.
+const RESTORED: &str = "restored";
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
 /// What happens to a file that has the name of the copy.
@@ -146,13 +148,14 @@ fn copy_pages(from: &Connection, to: &mut Connection, progress: Progress<'_>) ->
 /// Replaces the content of a store by that of a copy, in one transaction. The file keeps its names, and processes that have it open
 /// continue with the new content.
 ///
-/// The copy itself is not changed: an older one is upgraded on the way.
-pub fn restore(copy: &Path, store: &Path, progress: Progress<'_>) -> Result<(), StoreError> {
+/// The copy itself is not changed: an older one is upgraded on the way. The same transaction notes what the caller does next, for
+/// [`restored`].
+pub fn restore(copy: &Path, store: &Path, note: &str, progress: Progress<'_>) -> Result<(), StoreError> {
     let target = StoreFile::new(store.to_owned(), None);
     let temporary = target.unfinished();
     target.make_folder()?;
     target.remove_leftovers();
-    let done = restore_by(&target, copy, store, &temporary, progress);
+    let done = restore_by(&target, copy, store, &temporary, note, progress);
     for suffix in [""].iter().chain(&COMPANIONS) {
         drop(fs::remove_file(with_suffix(&temporary, suffix)));
     }
@@ -164,6 +167,7 @@ fn restore_by(
     copy: &Path,
     store: &Path,
     temporary: &Path,
+    note: &str,
     progress: Progress<'_>,
 ) -> Result<(), StoreError> {
     write_copy(target, &open_file(copy)?.0, temporary, progress)?;
@@ -173,6 +177,8 @@ fn restore_by(
     let mut new = connection::open(temporary)?;
     let columns = schema::prepare(temporary, &new)?;
     upgrade(temporary, &mut new, columns, &mut codec).map_err(|fault| fault.at(store))?;
+    new.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)", [RESTORED, note])
+        .map_err(sqlite)?;
     if !target.exists() {
         connection::close(new).map_err(sqlite)?;
         fs::File::open(temporary)
@@ -187,4 +193,23 @@ fn restore_by(
     let mut old = connection::open(&target.real_path()?)?;
     copy_pages(&new, &mut old, progress).map_err(sqlite)?;
     connection::close(old).map_err(sqlite)
+}
+
+/// Returns the note of a restore whose caller has not removed it yet.
+pub fn restored(store: &Path) -> Result<Option<String>, StoreError> {
+    let (connection, _) = open_file(store)?;
+    let note = connection
+        .query_row("SELECT value FROM meta WHERE key = ?1", [RESTORED], |row| row.get(0))
+        .optional()
+        .map_err(|error| error::from_sqlite(store, error))?;
+    drop(connection::close(connection));
+    Ok(note)
+}
+
+/// Removes the note of a restore.
+pub fn forget_restored(store: &Path) -> Result<(), StoreError> {
+    let sqlite = |error| error::from_sqlite(store, error);
+    let (connection, _) = open_file(store)?;
+    connection.execute("DELETE FROM meta WHERE key = ?1", [RESTORED]).map_err(sqlite)?;
+    connection::close(connection).map_err(sqlite)
 }

@@ -30,7 +30,7 @@ use super::schema::{self, SessionColumns};
 use super::{connection, error, notice};
 
 pub use crate::originals::{OriginalProblem, inspect_originals, original_of};
-pub use backup::{ExistingCopy, back_up, restore};
+pub use backup::{ExistingCopy, back_up, forget_restored, restore, restored};
 pub use names::{NameState, damage_of_second, name_again, names};
 pub use problem::StoreProblem;
 pub use rows::CheckedSession;
