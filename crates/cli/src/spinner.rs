@@ -4,6 +4,7 @@
 //! any time, and a line that wraps scrolls the terminal with every frame.
 
 use std::io::{self, IsTerminal, Write};
+use std::ops::ControlFlow;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -87,6 +88,12 @@ impl Spinner {
     pub(crate) fn label(&self, label: &str) {
         self.change(|state| state.since = Instant::now());
         self.relabel(label);
+    }
+
+    /// Changes the label to the step of some work, which continues.
+    pub(crate) fn step(&self, label: &str) -> ControlFlow<()> {
+        self.relabel(label);
+        ControlFlow::Continue(())
     }
 
     /// Replaces the label. The clock continues.

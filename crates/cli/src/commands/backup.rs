@@ -1,4 +1,3 @@
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use azureal::Workspace;
@@ -34,9 +33,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, place: &Workspace, out: &mut Output) -> Result<(), Failure> {
     let spinner = Spinner::start("copying");
-    let made = place.back_up(&args.path, args.force, &|step| {
-        ControlFlow::Continue(spinner.relabel(&format!("copying: {step}")))
-    })?;
+    let made = place.back_up(&args.path, args.force, &|step| spinner.step(&format!("copying: {step}")))?;
     drop(spinner);
     for problem in &made.problems {
         warn(problem);

@@ -1,4 +1,3 @@
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use azureal::Options;
@@ -18,12 +17,12 @@ use crate::spinner::Spinner;
 ///
 /// Checks the file of the store, its rows, the events, numbers and counts of every session, UUIDs, the output of turns, versions of
 /// files, the search index, unfinished turns, leases, both names of the file, owners and modes, room on the disk, configuration, trust and
-/// agents. Says what is wrong and what `--fix` would do. Without `--fix` nothing is changed. Of a store on a server, the sessions are
-/// checked, and what this machine keeps for it.
+/// agents. Says what is wrong and what `--fix` would do. Without `--fix` nothing is changed, but SQLite takes a half-written change back
+/// as for every reader. Of a store on a server, the sessions are checked, and what this machine keeps for it.
 ///
 /// `--fix` first copies the store to `<store>.backup-<time>`. Rows that cannot stay are moved to `<store>.damaged-<time>.jsonl`. Of a file
-/// that SQLite cannot use, every row that can be read moves to a new file, and the old one is kept as `<store>.damaged-<time>`. While a
-/// turn runs, nothing is repaired.
+/// that SQLite cannot use, every row that can be read moves to a new file, and the old one is kept as `<store>.damaged-<time>`. A repair
+/// does not begin while a turn runs.
 ///
 /// Exit code 0 if nothing is wrong (notes do not count), else 1.
 #[derive(Debug, clap::Args)]
@@ -84,8 +83,7 @@ pub(crate) fn run(args: &Args, named: Option<&Path>, out: &mut Output) -> Result
     let progress = |step: &str| spinner.relabel(&format!("checking: {step}"));
     let before = doctor.examine(&progress, &is_cancelled)?;
     let (report, fixed) = if args.fix && before.fixable().next().is_some() {
-        let fixed = doctor
-            .fix(&before, &|step| ControlFlow::Continue(spinner.relabel(&format!("repairing: {step}"))))?;
+        let fixed = doctor.fix(&before, &|step| spinner.step(&format!("repairing: {step}")))?;
         (doctor.examine(&progress, &is_cancelled)?, Some((before, fixed)))
     } else {
         (before, None)

@@ -1,4 +1,3 @@
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use azureal::Options;
@@ -38,15 +37,14 @@ pub(crate) fn run(args: &Args, named: Option<&Path>, out: &mut Output) -> Result
     let environment = environment();
     let options = Options { store: named.map(Path::to_owned), may_block: true, ..Options::default() };
     let spinner = Spinner::start("checking the backup");
-    let step = |step: &str| ControlFlow::Continue(spinner.relabel(&format!("checking the backup: {step}")));
+    let step = |step: &str| spinner.step(&format!("checking the backup: {step}"));
     let restore = Restore::prepare(&args.path, Path::new("."), &environment, &options, &step)?;
     drop(spinner);
     if !args.yes {
         confirm(&restore)?;
     }
     let spinner = Spinner::start("restoring");
-    let restored =
-        restore.run(&|step| ControlFlow::Continue(spinner.relabel(&format!("restoring: {step}"))))?;
+    let restored = restore.run(&|step| spinner.step(&format!("restoring: {step}")))?;
     drop(spinner);
     if out.is_json() {
         let kept = restored.kept.as_ref().map(|kept| kept.display().to_string());
