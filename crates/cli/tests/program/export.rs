@@ -335,7 +335,8 @@ fn an_interrupted_call_has_an_error_in_axio() {
     [
     {"role":"user","content":[{"type":"text","text":"go"}]},
     {"role":"assistant","content":[{"type":"tool_use","id":"t1","name":"Bash","input":{"command":"ls"}}]},
-    {"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"The call was interrupted and has no result.","is_error":true},{"type":"text","text":"again"}]}
+    {"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"The call was interrupted and has no result.","is_error":true}]},
+    {"role":"user","content":[{"type":"text","text":"again"}]}
     ]
     "#);
 }
