@@ -4,8 +4,7 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use azureal_core::{
-    ContextBuilder, Event, EventSource, PAGE_EVENTS, Page, Seq, SessionId, SessionStore, StoreError,
-    StoredEvent, async_trait, read_context_for, visible, wrap_context,
+    ContextBuilder, Event, PAGE_EVENTS, Page, Seq, SessionId, read_context_for, visible, wrap_context,
 };
 use azureal_engine::FullEvent;
 use azureal_exchange::{ExportFormat, ExportOptions, export};
@@ -101,14 +100,20 @@ impl Shared {
         let store = &*self.workspace.store;
         let mut record = block_on(store.get(session))?;
         record.created_at = local_time(&record.created_at, TimeZone::system());
-        let written = AtomicU64::new(0);
-        let events = PagesAround { store, at, written: &written, found: AtomicU64::new(0) };
+        let at = at.filter(|at| at.0 <= record.counts.events);
+        let (written, found) = (AtomicU64::new(0), AtomicU64::new(0));
         let mut out = VisibleLines { written: Some(&written), ..VisibleLines::new(out) };
-        let options = ExportOptions { events: Some(&events), ..ExportOptions::new(ExportFormat::Markdown) };
+        let on_event = |seq| {
+            if at.is_some_and(|at| seq <= at) {
+                found.store(written.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+        };
+        let options =
+            ExportOptions { on_event: Some(&on_event), ..ExportOptions::new(ExportFormat::Markdown) };
         block_on(export(store, &record, options, &mut out))?;
         out.finish().map_err(|error| Error::new("output", error.to_string()))?;
         // Each event follows a blank line.
-        Ok(Some(events.found.into_inner()).filter(|lines| *lines > 0).map(|lines| lines + 2))
+        Ok(Some(found.into_inner()).filter(|lines| *lines > 0).map(|lines| lines + 2))
     }
 }
 
@@ -147,32 +152,6 @@ fn parts(text: &str) -> Vec<(String, u64)> {
         parts.push(((*name).to_owned(), chars(*from, to)));
     }
     parts
-}
-
-/// Reads the events of a store, a new page from one event on. When that page is asked for, everything before the event is written.
-struct PagesAround<'a> {
-    store: &'a dyn SessionStore,
-    at: Option<Seq>,
-    /// The number of lines that are written.
-    written: &'a AtomicU64,
-    /// The number of lines before the event; 0 if there is none.
-    found: AtomicU64,
-}
-
-#[async_trait]
-impl EventSource for PagesAround<'_> {
-    async fn read_events(&self, id: SessionId, page: Page) -> Result<Vec<StoredEvent>, StoreError> {
-        let (Page::After(after, limit), Some(at)) = (page, self.at) else {
-            return self.store.read(id, page).await;
-        };
-        let mut events = self.store.read(id, page).await?;
-        if after.next() < at {
-            events.truncate(usize::try_from(at.0 - after.0 - 1).unwrap_or(limit));
-        } else if after.next() == at && !events.is_empty() {
-            self.found.store(self.written.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
-        Ok(events)
-    }
 }
 
 /// Writes lines with visible characters in the place of control characters.

@@ -69,7 +69,8 @@ fn edited(text: &str, breaks: LineBreaks) -> Option<String> {
         reading = Reading::of(&inert);
     }
     if breaks == LineBreaks::Stay && !reading.breaks.is_empty() {
-        let hard = reading.breaks.into_iter().map(|at| (at..at, "\\".to_owned())).collect();
+        // Spaces and not backslashes: the document is read as text too.
+        let hard = reading.breaks.into_iter().map(|at| (at..at, "  ".to_owned())).collect();
         inert = apply(&inert, hard);
         reading = Reading::of(&inert);
     }
@@ -352,10 +353,10 @@ mod tests {
     #[test]
     fn lines_that_a_person_has_typed_stay_lines() {
         for (text, expected) in [
-            ("a\nb  \nc\\\nd\n\ne", "a\\\nb  \nc\\\nd\n\ne"),
-            ("- a\n  b\n- c", "- a\\\n  b\n- c"),
+            ("a\nb  \nc\\\nd\n\ne", "a  \nb  \nc\\\nd\n\ne"),
+            ("- a\n  b\n- c", "- a  \n  b\n- c"),
             ("```\na\nb\n```", "```\na\nb\n```"),
-            ("One\nTwo\n---\na\nb", "#### One Two\na\\\nb"),
+            ("One\nTwo\n---\na\nb", "#### One Two\na  \nb"),
             ("|a|\n|-|\n|b|", "|a|\n|-|\n|b|"),
         ] {
             assert_eq!(inert(text, LineBreaks::Stay), expected, "{text}");

@@ -6,8 +6,8 @@ use std::io::Write;
 
 use azureal_core::event::{FileChange, MessageEvent, ToolCall};
 use azureal_core::{
-    Block, Compaction, Event, Json, Role, SessionRecord, Tool, ToolOutput, counted, duration_text, visible,
-    visible_line,
+    Block, Compaction, Event, Json, Role, Seq, SessionRecord, Tool, ToolOutput, counted, duration_text,
+    visible, visible_line,
 };
 
 use super::html::escaped;
@@ -25,6 +25,7 @@ const LONGEST_RESULT: (usize, usize) = (12, 1200);
 pub(super) async fn write(
     source: &Source<'_>,
     record: &SessionRecord,
+    on_event: Option<&(dyn Fn(Seq) + Sync)>,
     masking: &mut Masking<'_>,
     out: &mut impl Write,
 ) -> Result<DamagedEvents, ExportError> {
@@ -53,6 +54,9 @@ pub(super) async fn write(
                 continue;
             }
         };
+        if let Some(on_event) = on_event.filter(|_| node.seq != Seq::START) {
+            on_event(node.seq);
+        }
         if let Some(section) = section(&tree, node) {
             if let Some(heading) = heading(&node.event, &mut speaker) {
                 write!(out, "\n{heading}\n")?;
@@ -238,9 +242,9 @@ fn in_quote(text: &str) -> String {
     let lines: Vec<String> = text.lines().map(without_tabs).collect();
     let inert = inert(&lines.join("\n"), LineBreaks::Stay);
     // Only spaces: a line with another white space is no empty line, and what is below it another block without it.
-    let lines: Vec<String> =
-        inert.lines().map(|line| format!("> {line}").trim_end_matches(' ').to_owned()).collect();
-    lines.join("\n")
+    let quoted =
+        |line: &str| if line.trim_matches(' ').is_empty() { ">".to_owned() } else { format!("> {line}") };
+    inert.lines().map(quoted).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns a line with spaces for its tabs.
@@ -345,12 +349,12 @@ mod tests {
         assert!(result.ends_with("\n```\n\n</details>"), "{result}");
         assert_eq!(
             said(Role::User, "# Do it\n\n<b>now</b>\nhere"),
-            "> ### Do it\n>\n> &lt;b>now&lt;/b>\\\n> here"
+            "> ### Do it\n>\n> &lt;b>now&lt;/b>  \n> here"
         );
         let prompt = said(Role::User, &format!("See </summary>\n{}", "line\n".repeat(60)));
         assert!(
             prompt.starts_with(
-                "<details>\n<summary>See &lt;/summary&gt;, 61 lines</summary>\n\n> See &lt;/summary>\\\n> line\\\n"
+                "<details>\n<summary>See &lt;/summary&gt;, 61 lines</summary>\n\n> See &lt;/summary>  \n> line  \n"
             ),
             "{prompt}"
         );

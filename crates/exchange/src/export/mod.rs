@@ -81,12 +81,22 @@ pub struct ExportOptions<'a> {
     pub directory: Option<&'a Path>,
     /// The settings of the agent's own program, if they were read.
     pub settings: Option<&'a str>,
+    /// Is called before an event is written to a Markdown document, so that the caller knows its place. A result is written with its call.
+    pub on_event: Option<&'a (dyn Fn(Seq) + Sync)>,
 }
 
 impl ExportOptions<'_> {
     /// Exports what is stored, with all secrets in it.
     pub fn new(format: ExportFormat) -> Self {
-        Self { format, redactor: None, events: None, conversation: None, directory: None, settings: None }
+        Self {
+            format,
+            redactor: None,
+            events: None,
+            conversation: None,
+            directory: None,
+            settings: None,
+            on_event: None,
+        }
     }
 }
 
@@ -118,7 +128,7 @@ pub async fn export(
     let source = &Source { store, events: options.events };
     let damaged = match options.format {
         ExportFormat::Json => json::write(source, record, &mut masking, out).await,
-        ExportFormat::Markdown => markdown::write(source, record, &mut masking, out).await,
+        ExportFormat::Markdown => markdown::write(source, record, options.on_event, &mut masking, out).await,
         ExportFormat::Cllm => cllm::write(source, record, options.conversation, &mut masking, out).await,
         ExportFormat::Axio => axio::write(source, record, &mut masking, out).await,
         ExportFormat::OpenAi => openai::write(source, record, &mut masking, out).await,
