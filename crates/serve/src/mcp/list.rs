@@ -75,7 +75,7 @@ impl Server<'_> {
             Some(model) => format!("{agent} {model}"),
             None => agent.clone(),
         });
-        let parts = [Some(called(record)), note, agent, Some(record.last_active.clone())];
+        let parts = [Some(called(record)), note, agent, Some(record.active_at().to_owned())];
         self.line_of(parts.into_iter().flatten().chain(rest))
     }
 

@@ -68,7 +68,7 @@ impl Server<'_> {
         }
         // The best hits, and of these the newest first: a later session may have overruled an earlier one.
         let mut hits: Vec<&Hit> = found.hits.iter().collect();
-        hits.sort_by_key(|&hit| Reverse((&hit.session.last_active, hit.session.id, hit.seq)));
+        hits.sort_by_key(|&hit| Reverse((hit.session.active_at(), hit.session.id, hit.seq)));
         for hit in hits {
             text.push_str(&self.lines_of(hit));
         }
@@ -95,7 +95,7 @@ impl Server<'_> {
         let mut parts =
             vec![called(&hit.session), format!("event {}", hit.seq), hit.role.as_str().to_owned()];
         parts.extend([&hit.tool, &hit.agent].into_iter().flatten().cloned());
-        parts.push(hit.session.last_active.clone());
+        parts.push(hit.session.active_at().to_owned());
         format!("\n{}\n  {}\n", self.line_of(parts), visible_line(&hit.snippet.text()))
     }
 }
