@@ -87,7 +87,7 @@ fn is_to_be_reported(case: &Case, stored: &str) -> bool {
         ("sessions", "id") | ("events" | "compactions", "session_id" | "id") | ("meta", _) => false,
         // Nothing reads these, or what they say is measured again.
         ("events", "kind" | "char_len")
-        | ("sessions", "details" | "detailed_seq")
+        | ("sessions", "details" | "detailed_seq" | "copied_seq")
         | ("compactions", "created" | "covers" | "covered_details" | "writer" | "opening") => false,
         ("sessions", "uuid" | "forked_from") => stored != "null",
         ("events", "data") => true,
