@@ -223,7 +223,8 @@ fn a_session_that_was_deleted_here_comes_back_only_if_it_is_asked_for() {
     // The list does not offer what the import would leave out.
     let list = run(&world, &["list"]);
     assert_eq!(
-        list.stderr, "no sessions yet; `azureal import --from all --all-projects` imports those that agents keep, of all projects\n",
+        list.stderr,
+        "no sessions yet; `azureal import --from all --all-projects` imports those that agents keep, of all projects\n",
         "{list}"
     );
     let store = fs::read(world.store()).unwrap();

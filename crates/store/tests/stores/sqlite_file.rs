@@ -743,11 +743,8 @@ fn numbers_that_grow_too_large_stop_there() {
     let project = Project::new();
     let store = project.store();
     let id = new_session(&store);
-    let complete = Event::Complete(Complete {
-        duration_ms: u64::MAX,
-        cost_usd: f64::MAX,
-        ..Default::default()
-    });
+    let complete =
+        Event::Complete(Complete { duration_ms: u64::MAX, cost_usd: f64::MAX, ..Default::default() });
     for _ in 0..3 {
         let tokens = Tokens { cache_read: u64::MAX, cache_write: u64::MAX, ..Tokens::new(u64::MAX, 1) };
         wait(store.add_tokens(id, tokens)).unwrap();
