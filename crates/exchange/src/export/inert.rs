@@ -132,7 +132,7 @@ impl Reading {
     fn read(&mut self, text: &str, options: Options) {
         let reading = self;
         let mut is_code = false;
-        // Some readers make a link of an address in a text. It goes on up to a space, also through the marks of code.
+        // Some readers make a link of an address in a text. It continues up to a space, also through the marks of code.
         let mut is_in_address = false;
         // A code block in a quote or a list ends with that.
         let mut containers = 0;
@@ -293,7 +293,7 @@ fn is_closed(written: &str, fence: &str) -> bool {
     let last = lines.next_back().unwrap_or_default();
     // A line that is indented further is code.
     let is_indented = last.starts_with("    ") || last.trim_start_matches(' ').starts_with('\t');
-    // No other white space: it is text, and the block goes on.
+    // No other white space: it is text, and the block continues.
     let last = last.trim_matches([' ', '\t']);
     !is_indented && last.starts_with(fence) && last.chars().all(|c| fence.starts_with(c))
 }

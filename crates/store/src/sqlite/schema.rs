@@ -565,7 +565,7 @@ impl SessionColumns {
     /// Returns the order of a listing, to stand behind `ORDER BY`.
     pub(super) fn in_order(&self, order: ListOrder) -> &'static str {
         match order {
-            // Such a file has neither times nor a clock: whoever lists it puts the sessions into the order of their events.
+            // Such a file has neither times nor a clock: the caller orders the sessions by their events.
             _ if !self.keep_counts => "id DESC",
             ListOrder::Activity => "last_active DESC, active DESC, id DESC",
             ListOrder::Changes => "active DESC, id DESC",
