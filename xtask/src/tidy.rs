@@ -5,6 +5,8 @@
 //! text rules look at code the way `grep` does. They are there to stop a slip, not somebody who wants to
 //! get around them.
 
+mod one_place;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -281,6 +283,7 @@ pub(crate) fn check(repository: &Repository) -> Vec<String> {
     }
     check_decisions(repository, &mut problems);
     check_conformance(repository, &mut problems);
+    one_place::check(repository, &mut problems);
     problems
 }
 
@@ -629,7 +632,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_files(files: &[(&str, &str)], expected: &[&str]) {
+    pub(super) fn check_files(files: &[(&str, &str)], expected: &[&str]) {
         let repository = Repository {
             files: files.iter().map(|(path, text)| file(path, text)).collect(),
             ..Repository::default()
