@@ -1,4 +1,4 @@
-//! The repository's own commands: `cargo xtask test`, `tidy`, `conformance` and `agents`.
+//! The repository's own commands: `cargo xtask test`, `tidy`, `conformance`, `agents` and `repeat`.
 //!
 //! They stand here rather than in a shell script, so that a person and the continuous integration run the
 //! same thing, on a machine that has nothing but Rust and a C compiler.
@@ -10,6 +10,7 @@
 
 mod agents;
 mod conformance;
+mod repeat;
 mod test;
 mod tidy;
 mod tools;
@@ -24,12 +25,14 @@ usage: cargo xtask test [--install]
        cargo xtask tidy
        cargo xtask conformance
        cargo xtask agents
+       cargo xtask repeat PACKAGE TIMES LOAD [FILTER ...]
 
 test         everything that has to hold before a change is merged: format, lints, tests, documentation, supply chain
                --install  install the programs that some tests need, as is done when CI=true
 tidy         only the rules about the repository itself, which are part of the tests
 conformance  run what every store promises on every store, and make docs/conformance.md of it
-agents       install the real coding agents that some tests run, from npm into target/agents; `test` does it too";
+agents       install the real coding agents that some tests run, from npm into target/agents; `test` does it too
+repeat       run the tests of a package so many times, beside so many processes that compute";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -40,14 +43,15 @@ fn main() -> ExitCode {
         ["tidy"] => tidy(),
         ["conformance"] => conformance::run(),
         ["agents"] => agents::install(),
+        ["repeat", words @ ..] => match repeat::Repeat::parse(words) {
+            Some(repeat) => repeat::run(&repeat),
+            None => return wrong_usage(),
+        },
         ["--help" | "-h" | "help"] => {
             println!("{USAGE}");
             Ok(())
         }
-        _ => {
-            eprintln!("{USAGE}");
-            return ExitCode::from(2);
-        }
+        _ => return wrong_usage(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -56,6 +60,11 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn wrong_usage() -> ExitCode {
+    eprintln!("{USAGE}");
+    ExitCode::from(2)
 }
 
 fn tidy() -> Result<()> {
