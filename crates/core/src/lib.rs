@@ -44,6 +44,7 @@ mod lease;
 mod ledger;
 mod message;
 mod opening;
+mod operation;
 mod originals;
 mod pages;
 mod pairs;
@@ -58,6 +59,7 @@ mod session_snapshot;
 mod session_store;
 mod store_error;
 mod system_message;
+mod tombstone;
 mod tool;
 mod transport;
 mod turn_index;
@@ -85,6 +87,7 @@ pub use lease::{Holder, LeaseId, Leases, NewLease, Taken};
 pub use ledger::{Ledger, LedgerCache, LedgerKey, read_ledger};
 pub use message::{Message, Role, UnknownRole};
 pub use opening::OpeningLimits;
+pub use operation::Operation;
 pub use originals::{
     LARGEST_ORIGINAL_HEADER, NewOriginal, ORIGINAL_PIECE, OpenOriginal, Original, OriginalReader, Originals,
 };
@@ -107,11 +110,12 @@ pub use session_context::{
 };
 pub use session_snapshot::SessionSnapshot;
 pub use session_store::{
-    Appended, Damage, LARGEST_EVENT, ListOrder, ListQuery, NameFilter, NewEvent, NewHistory, NewTurn, Page,
-    SessionStore, StoredEvent, WorktreeFilter, append_events, check_name,
+    Appended, Damage, LARGEST_EVENT, LONGEST_ENTRY, ListOrder, ListQuery, NameFilter, NewEvent, NewHistory,
+    NewTurn, Page, SessionStore, StoredEvent, WorktreeFilter, append_events, check_name,
 };
 pub use store_error::StoreError;
 pub use system_message::{Beginning, context_block, context_error_block, has_context, system_message};
+pub use tombstone::Tombstone;
 pub use tool::Tool;
 pub use transport::{StubTransport, Transport, TransportError};
 pub use turn_index::TurnIndex;

@@ -150,6 +150,8 @@ pub const TIMESTAMP_FORMAT: &str = "%Y-%m-%dT%H:%M:%SZ";
 pub struct NewSession {
     /// Its name; without one it is called by its number.
     pub name: Option<String>,
+    /// When it got its name, as `2026-01-31T09:30:00Z`, of a session from elsewhere. Defaults to now, and is ignored without a name.
+    pub named_at: Option<String>,
     /// The worktree it belongs to, relative to the project root (`.` for the main one).
     pub worktree: String,
     /// Creation time, as `2026-01-31T09:30:00Z`, of a session from elsewhere. Defaults to now.
@@ -158,6 +160,9 @@ pub struct NewSession {
     pub uuid: Option<Uuid>,
     /// The session that it was forked from, for a session from elsewhere.
     pub forked_from: Option<Uuid>,
+    /// Time of the last activity, as `2026-01-31T09:30:00Z`, of a session from elsewhere that has no events: a turn sets it by
+    /// [`NewTurn::happened_at`](crate::NewTurn::happened_at). Defaults to now. A store with a clock takes a time in the future as now.
+    pub last_active: Option<String>,
 }
 
 /// A session as it is listed: all but its events.
@@ -169,6 +174,10 @@ pub struct SessionRecord {
     pub damaged: Vec<String>,
     /// Its name; by default its number.
     pub name: String,
+    /// When it got its name, as `2026-01-31T09:30:00Z`: by its creation or by the last rename. A rename is later than the name before
+    /// it, whatever the clock says. Empty if it has no name of its own, if unknown (the name is as old as the session then), and in
+    /// the memory store unless the time was given.
+    pub named_at: String,
     /// The worktree it belongs to, as it is stored.
     pub worktree: String,
     /// The time of its creation, as `2026-01-31T09:30:00Z`; empty in the memory store.
@@ -202,6 +211,9 @@ pub struct SessionRecord {
     /// It counts events and other changes: a store adds the number of events to a count of what else was changed, and to that
     /// count the number of events that a clear removes, and one.
     pub revision: u64,
+    /// The number of times that the past of its log was changed, which a [clear](crate::SessionStore::clear) does. Equal generations
+    /// with an equal place mean the same events up to there.
+    pub generation: u64,
 }
 
 impl SessionRecord {
@@ -211,6 +223,7 @@ impl SessionRecord {
             id,
             damaged: Vec::new(),
             name: id.to_string(),
+            named_at: String::new(),
             worktree: String::new(),
             created_at: String::new(),
             completed: None,
@@ -225,6 +238,7 @@ impl SessionRecord {
             last_active: String::new(),
             original_run: None,
             revision: 0,
+            generation: 0,
         }
     }
 

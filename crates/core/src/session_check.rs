@@ -227,7 +227,7 @@ mod tests {
     use crate::{Damage, Event};
 
     fn stored(seq: u64, json: Result<String, Damage>) -> StoredEvent {
-        StoredEvent { seq: Seq(seq), kind: "UserMessage".to_owned(), json }
+        StoredEvent::new(Seq(seq), "UserMessage", json)
     }
 
     #[test]

@@ -9,8 +9,9 @@ use crate::event::EventError;
 use crate::prompts::scan_prompts;
 use crate::usage::scan_usage;
 use crate::{
-    Compaction, CrashNotes, Event, Holder, LeaseId, Leases, Mark, NewMark, NewSession, Originals,
-    SearchIndex, Seq, SessionId, SessionRecord, StoreError, Tally, Tokens, TurnTotals, Watch, compact_event,
+    Compaction, CrashNotes, Event, Holder, LeaseId, Leases, Mark, NewMark, NewSession, Operation, Originals,
+    SearchIndex, Seq, SessionId, SessionRecord, StoreError, Tally, Tokens, Tombstone, TurnTotals, Watch,
+    compact_event,
 };
 #[cfg(doc)]
 use crate::{PROMPT_KINDS, USAGE_KINDS};
@@ -32,15 +33,24 @@ use crate::{PROMPT_KINDS, USAGE_KINDS};
 /// A future that is dropped early may or may not have had its effect, but never half of it.
 #[async_trait]
 pub trait SessionStore: Send + Sync {
+    /// Returns the id of the store itself: the first client that writes to it sets it, and it never changes. `None` if nobody has
+    /// written yet, or if the store keeps none.
+    ///
+    /// It identifies a store whose address or file name changes. A copy of the whole store has the same id.
+    async fn store_id(&self) -> Result<Option<Uuid>, StoreError> {
+        Ok(None)
+    }
+
     /// Creates a session and returns its number. A number is used once, also after its session is deleted. Several
     /// sessions may have one name.
     ///
-    /// A name that [`check_name`] refuses is [`StoreError::UnusableName`], here as everywhere.
+    /// A name that [`check_name`] refuses is [`StoreError::UnusableName`], here as everywhere. A session with the UUID of a
+    /// deleted one revives it: [`Tombstone::revived_at`].
     async fn create(&self, new: NewSession) -> Result<SessionId, StoreError>;
 
     /// Creates a session with its first turn and the summaries over it, in one transaction: a history from elsewhere.
     /// If the turn's mark is set already, it returns that as an error and changes nothing. So the same history
-    /// arrives once, however many processes bring it.
+    /// arrives once, however many processes bring it. [`NewTurn::operation`] is ignored.
     ///
     /// A summary must end at an event of the turn, or it is [`StoreError::NoSuchEvent`].
     async fn create_with(
@@ -98,12 +108,21 @@ pub trait SessionStore: Send + Sync {
     /// sessions that are returned: commands look sessions up by name.
     async fn list(&self, query: &ListQuery) -> Result<Vec<SessionRecord>, StoreError>;
 
-    /// Renames a session. The order of the sessions stays the same.
+    /// Renames a session now: [`SessionRecord::named_at`]. The order of the sessions stays the same.
     async fn rename(&self, id: SessionId, name: &str) -> Result<(), StoreError>;
 
     /// Deletes a session and all that belongs to it: events, compactions, and the marks that its turns set. Of
     /// [lasting](crate::LASTING_MARKS) marks, only the notes are deleted.
+    ///
+    /// The same transaction writes a [`Tombstone`].
     async fn delete(&self, id: SessionId) -> Result<(), StoreError>;
+
+    /// Reads a page of the tombstones, in the order of their UUIDs: those after `after`, at most so many. An empty page is the end.
+    ///
+    /// By default there are none: then a deleted session comes back when it is imported again.
+    async fn tombstones(&self, _after: Option<Uuid>, _limit: usize) -> Result<Vec<Tombstone>, StoreError> {
+        Ok(Vec::new())
+    }
 
     /// Appends a turn after all events, in one transaction, and returns its place. Returns [`StoreError::TooLarge`]
     /// if an event is larger than [`LARGEST_EVENT`]. When this returns, the turn is as durable as the store can make
@@ -112,6 +131,8 @@ pub trait SessionStore: Send + Sync {
     /// Events are numbered from 1, without gaps. [`NewTurn::count_into`] defines their effect on the counts,
     /// [`NewTurn::totals`] the one on the totals: `completed` is overwritten, duration and cost are added. A turn
     /// without events changes neither, but adds its tokens and sets its mark.
+    ///
+    /// With an [`Operation`] the append is idempotent: a repeat changes nothing and returns the place of the first.
     async fn append(&self, id: SessionId, turn: NewTurn) -> Result<Appended, StoreError>;
 
     /// Reads a page of a session's events, oldest first.
@@ -150,15 +171,16 @@ pub trait SessionStore: Send + Sync {
     }
 
     /// Removes the events and compactions of a session, what was counted over them, and how its last turn
-    /// ended. The session, its totals and its marks stay. The next event is number 1 again.
+    /// ended. The session, its totals and its marks stay. The next event is number 1 again, in the next
+    /// [generation](SessionRecord::generation).
     async fn clear(&self, id: SessionId) -> Result<(), StoreError>;
 
     /// Creates a session of the events up to `at` and of the compactions that end within them.
     ///
     /// [`Seq::END`] means all events and [`Seq::START`] none. Any other place without an event is
     /// [`StoreError::NoSuchEvent`]. The counts of the new session are those of its events. Its totals are zero, and
-    /// `completed` and [`Counts::context_tokens`](crate::Counts::context_tokens) are `None`. Marks are not copied. It
-    /// gets a new identity, and `forked_from` is the identity of the original.
+    /// `completed` and [`Counts::context_tokens`](crate::Counts::context_tokens) are `None`. Marks and operations are not
+    /// copied. It gets a new identity, and `forked_from` is the identity of the original.
     async fn fork(&self, id: SessionId, at: Seq, new: NewSession) -> Result<SessionId, StoreError>;
 
     /// Overwrites the token totals of a session, those of the cache included.
@@ -277,8 +299,9 @@ pub struct NewTurn {
     pub events: Vec<NewEvent>,
     /// Tokens to be added to the session's totals.
     pub tokens: Tokens,
-    /// A mark to be set with it, so that a thing that is done once is never done twice. Ignored by a store without
-    /// [crash notes](CrashNotes).
+    /// Makes the append idempotent: [`Operation`]. `None` for a turn that may be appended twice if its outcome is not known.
+    pub operation: Option<Operation>,
+    /// A mark to be set with it. Ignored by a store without [crash notes](CrashNotes).
     pub mark: Option<NewMark>,
     /// The last event that the session must have, or the turn is not appended: [`StoreError::Moved`].
     pub after: Option<Seq>,
@@ -315,6 +338,8 @@ pub struct NewHistory {
 
 /// The most that the text of one event may hold, in bytes: 64 MiB. Larger ones are refused.
 pub const LARGEST_EVENT: usize = 64 << 20;
+/// The most that [`StoredEvent::entry`] may hold, in bytes. Longer ones are refused.
+pub const LONGEST_ENTRY: usize = 1000;
 
 impl NewTurn {
     /// Creates a turn of these events, unchanged.
@@ -341,8 +366,15 @@ impl NewTurn {
         tally
     }
 
-    /// Returns the texts of its events, each written once, unless one is larger than [`LARGEST_EVENT`] and could not be stored, or not be read again.
+    /// Returns the texts of its events, each written once. Refuses what no store can keep: an event larger than [`LARGEST_EVENT`],
+    /// an entry longer than [`LONGEST_ENTRY`], an operation without an event to stand on.
     pub fn texts(&self) -> Result<Vec<Cow<'_, str>>, StoreError> {
+        if self.operation.is_some() && self.events.is_empty() {
+            return Err(StoreError::NotSupported("an operation without events"));
+        }
+        if self.events.iter().filter_map(|new| new.entry.as_ref()).any(|entry| entry.len() > LONGEST_ENTRY) {
+            return Err(StoreError::NotSupported("an id of an entry over 1,000 bytes"));
+        }
         let texts: Vec<Cow<'_, str>> = self.events.iter().map(NewEvent::json).collect();
         let bytes = texts.iter().map(|text| text.len()).max().unwrap_or(0);
         if bytes > LARGEST_EVENT { Err(StoreError::TooLarge { bytes }) } else { Ok(texts) }
@@ -374,13 +406,37 @@ pub struct NewEvent {
     event: Event,
     /// The text to store, where it is not the one that the event would be written as.
     json: Option<String>,
+    entry: Option<String>,
+    removed_at: Option<String>,
 }
 
 impl NewEvent {
     /// Takes an event as the text that it was stored as elsewhere, so that a copy is the same to the byte.
     pub fn verbatim(json: String) -> Result<Self, EventError> {
         let event = Event::from_json(&json)?;
-        Ok(Self { event, json: Some(json) })
+        Ok(Self { event, json: Some(json), entry: None, removed_at: None })
+    }
+
+    /// Sets the id that the agent gave to the event's entry in its own session: [`StoredEvent::entry`].
+    #[must_use]
+    pub fn with_entry(self, entry: Option<String>) -> Self {
+        Self { entry, ..self }
+    }
+
+    /// Sets the time at which the content of the event was removed, of an event from elsewhere: [`StoredEvent::removed_at`].
+    #[must_use]
+    pub fn with_removed_at(self, removed_at: Option<String>) -> Self {
+        Self { removed_at, ..self }
+    }
+
+    /// Returns the id that the agent gave to the event's entry.
+    pub fn entry(&self) -> Option<&str> {
+        self.entry.as_deref()
+    }
+
+    /// Returns when the content of the event was removed.
+    pub fn removed_at(&self) -> Option<&str> {
+        self.removed_at.as_deref()
     }
 
     /// Returns the event.
@@ -399,7 +455,7 @@ impl NewEvent {
 
 impl From<Event> for NewEvent {
     fn from(event: Event) -> Self {
-        Self { event, json: None }
+        Self { event, json: None, entry: None, removed_at: None }
     }
 }
 
@@ -531,9 +587,18 @@ pub struct StoredEvent {
     pub kind: String,
     /// Its text, or why that cannot be read.
     pub json: Result<String, Damage>,
+    /// The id that the agent gave to the event's entry in its own session. `None` if it gave none.
+    pub entry: Option<String>,
+    /// When the content of the event was removed, as `2026-01-31T09:30:00Z`. The event keeps its place and its kind.
+    pub removed_at: Option<String>,
 }
 
 impl StoredEvent {
+    /// Creates an event as it is read of a store, with neither an entry nor a mark of its removal.
+    pub fn new(seq: Seq, kind: impl Into<String>, json: Result<String, Damage>) -> Self {
+        Self { seq, kind: kind.into(), json, entry: None, removed_at: None }
+    }
+
     /// Reads the event; what cannot be read is reported, never dropped.
     pub fn event(&self) -> Result<Event, Damage> {
         let json = self.json.as_ref().map_err(Clone::clone)?;

@@ -5,6 +5,10 @@
 
 use std::error::Error;
 
+use uuid::Uuid;
+
+#[cfg(doc)]
+use crate::NewTurn;
 use crate::{LARGEST_EVENT, Mark, Seq, SessionId};
 
 /// An error of a store.
@@ -37,6 +41,10 @@ pub enum StoreError {
     /// Another process holds the lease of the session now.
     #[error("another process has taken over session {0}")]
     Fenced(SessionId),
+    /// The session was cleared since the first try of an append with a [`NewTurn::operation`]. The turn may have been in it; nothing
+    /// was changed. A caller that wants it there begins a new operation.
+    #[error("session {0} was cleared since this turn was first sent")]
+    Cleared(SessionId),
     /// Another process has done this already.
     #[error("this is in session {} already", .0.session)]
     Marked(Mark),
@@ -98,6 +106,20 @@ pub enum StoreError {
     Unreachable {
         /// The store.
         place: String,
+        /// The last error.
+        why: String,
+        /// The time that was spent on retries, in whole seconds.
+        seconds: u64,
+    },
+    /// The server of the store stopped answering after it was asked for a change: the change was done, is done later, or is not done.
+    ///
+    /// An append with an operation can be sent again, which returns its place. Other changes show in what is read.
+    #[error("{place} did not answer, and may have stored the change{}: {why}", waited(*.seconds))]
+    OutcomeUnknown {
+        /// The store.
+        place: String,
+        /// The id of the [`NewTurn::operation`], if the change has one.
+        operation: Option<Uuid>,
         /// The last error.
         why: String,
         /// The time that was spent on retries, in whole seconds.
@@ -204,6 +226,7 @@ impl StoreError {
             Self::NoSuchSession(_) | Self::NoSuchEvent { .. } => "not_found",
             Self::Moved { .. } | Self::Marked(_) => "conflict",
             Self::Fenced(_) => "fenced",
+            Self::Cleared(_) => "cleared",
             Self::TooLarge { .. } => "too_large",
             Self::Unreadable { .. } => "unreadable",
             Self::UnusableName(_) => "unusable_name",
@@ -212,6 +235,7 @@ impl StoreError {
             Self::NotAStore { .. } => "not_a_store",
             Self::Unsafe { .. } | Self::UnknownDefinition { .. } | Self::Forgetful { .. } => "unsafe",
             Self::Unreachable { .. } => "unreachable",
+            Self::OutcomeUnknown { .. } => "outcome_unknown",
             Self::Denied { .. } => "denied",
             Self::Busy { .. } => "busy",
             Self::Full { .. } => "full",
@@ -232,6 +256,7 @@ impl StoreError {
             | Self::Unsafe { place, .. }
             | Self::UnknownDefinition { place, .. }
             | Self::Unreachable { place, .. }
+            | Self::OutcomeUnknown { place, .. }
             | Self::Denied { place, .. }
             | Self::Forgetful { place, .. }
             | Self::Busy { place, .. }
@@ -243,6 +268,7 @@ impl StoreError {
             | Self::NoSuchEvent { .. }
             | Self::Moved { .. }
             | Self::Fenced(_)
+            | Self::Cleared(_)
             | Self::Marked(_)
             | Self::TooLarge { .. }
             | Self::UnusableName(_)

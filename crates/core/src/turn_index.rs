@@ -14,11 +14,7 @@ const PAGE: usize = 256;
 /// ```
 /// use azureal_core::{Event, Seq, StoredEvent, TurnIndex};
 ///
-/// let stored = |seq, event: Event| StoredEvent {
-///     seq: Seq(seq),
-///     kind: event.kind().to_owned(),
-///     json: Ok(event.to_json()),
-/// };
+/// let stored = |seq, event: Event| StoredEvent::new(Seq(seq), event.kind(), Ok(event.to_json()));
 /// let log = [stored(1, Event::user("a")), stored(2, Event::assistant("b")), stored(3, Event::user("c"))];
 /// let turns = TurnIndex::of(&log);
 /// assert_eq!((turns.count(), turns.first_event(2), turns.last_event(1)), (2, Some(Seq(3)), Some(Seq(2))));
@@ -101,11 +97,11 @@ mod tests {
     use crate::{Block, Damage, Role, ToolOutput};
 
     fn stored(seq: u64, event: &Event) -> StoredEvent {
-        StoredEvent { seq: Seq(seq), kind: event.kind().to_owned(), json: Ok(event.to_json()) }
+        StoredEvent::new(Seq(seq), event.kind(), Ok(event.to_json()))
     }
 
     fn damaged(seq: u64, kind: &str) -> StoredEvent {
-        StoredEvent { seq: Seq(seq), kind: kind.to_owned(), json: Err(Damage("torn".into())) }
+        StoredEvent::new(Seq(seq), kind, Err(Damage("torn".into())))
     }
 
     fn message(role: Role, block: Block) -> Event {

@@ -40,7 +40,7 @@ mod tests {
     #[test]
     fn a_message_names_the_first_damaged_event() {
         let id = SessionId::new(3).unwrap();
-        let stored = |seq| StoredEvent { seq: Seq(seq), kind: "K".into(), json: Err(Damage("x".into())) };
+        let stored = |seq| StoredEvent::new(Seq(seq), "K", Err(Damage("x".into())));
         let mut damaged = DamagedEvents::default();
         assert_eq!(damaged.message(id), None);
         damaged.add(&stored(2), "bad frame");

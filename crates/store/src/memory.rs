@@ -4,12 +4,13 @@
 //! runs use, and what the others are compared with, so it is written to be read rather than to be fast.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use azureal_core::{
     Appended, Compaction, CrashNotes, Event, LASTING_MARKS, ListOrder, ListQuery, Mark, NewMark, NewSession,
-    NewTurn, PROMPT_KINDS, Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Tally,
-    Tokens, Uuid, async_trait, check_name,
+    NewTurn, Operation, PROMPT_KINDS, Page, Seq, SessionId, SessionRecord, SessionStore, StoreError,
+    StoredEvent, Tally, Tokens, Tombstone, Uuid, async_trait, check_name,
 };
 
 /// Stores sessions in memory, until the process ends.
@@ -30,9 +31,16 @@ use azureal_core::{
 /// # Ok::<(), azureal_store::core::StoreError>(())
 /// # }).unwrap();
 /// ```
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct MemoryStore {
+    id: Uuid,
     state: Mutex<State>,
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self { id: Uuid::new_v4(), state: Mutex::default() }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -43,6 +51,7 @@ struct State {
     /// Moves on at each activity. Seconds would be too coarse to order sessions by, and need a clock.
     activity: u64,
     sessions: BTreeMap<SessionId, Session>,
+    tombstones: BTreeMap<Uuid, Tombstone>,
     marks: BTreeMap<String, Mark>,
     /// The last session by [`NewTurn::used_in`].
     last_used: BTreeMap<String, SessionId>,
@@ -53,6 +62,7 @@ struct Session {
     uuid: Uuid,
     forked_from: Option<Uuid>,
     name: Option<String>,
+    named_at: String,
     worktree: String,
     created_at: String,
     /// The value of [`State::activity`] when it was active last.
@@ -67,8 +77,11 @@ struct Session {
     noted_run: Option<String>,
     /// Counts what changed beside the events: [`SessionRecord::revision`].
     changes: u64,
+    generation: u64,
     /// The event at index 0 is number 1.
     events: Vec<Text>,
+    /// The places of turns with an operation.
+    operations: BTreeMap<Uuid, Appended>,
     compactions: BTreeMap<Seq, Laid>,
 }
 
@@ -85,6 +98,8 @@ struct Laid {
 struct Text {
     kind: String,
     json: String,
+    entry: Option<String>,
+    removed_at: Option<String>,
 }
 
 impl MemoryStore {
@@ -122,13 +137,19 @@ impl State {
                 source: "every session number has been used".into(),
             })?;
         self.last_number = id.number();
+        let uuid = new.uuid.unwrap_or_else(Uuid::new_v4);
+        if let Some(tombstone) = self.tombstones.get_mut(&uuid) {
+            tombstone.revived_at = Some(String::new());
+        }
         let session = Session {
-            uuid: new.uuid.unwrap_or_else(Uuid::new_v4),
+            uuid,
             forked_from: new.forked_from,
+            named_at: new.named_at.filter(|_| new.name.is_some()).unwrap_or_default(),
             name: new.name,
             worktree: new.worktree,
             created_at: new.created_at.unwrap_or_default(),
             active: self.next_activity(),
+            last_active: new.last_active,
             ..Session::default()
         };
         self.sessions.insert(id, session);
@@ -181,6 +202,7 @@ impl Session {
             id,
             damaged: Vec::new(),
             name: self.called(id),
+            named_at: self.named_at.clone(),
             worktree: self.worktree.clone(),
             created_at: self.created_at.clone(),
             completed: self.completed,
@@ -195,6 +217,7 @@ impl Session {
             last_active: self.last_active.clone().unwrap_or_default(),
             original_run: None,
             revision: self.changes + self.last().0,
+            generation: self.generation,
         }
     }
 
@@ -226,12 +249,25 @@ impl Session {
             self.noted_run = None;
         }
         turn.count_into(&mut self.tally, before);
-        self.events.extend(
-            turn.events
-                .into_iter()
-                .map(|new| Text { kind: new.event().kind().to_owned(), json: new.json().into_owned() }),
-        );
-        Appended { first: before.next(), last: self.last() }
+        self.events.extend(turn.events.into_iter().map(|new| Text {
+            kind: new.event().kind().to_owned(),
+            json: new.json().into_owned(),
+            entry: new.entry().map(str::to_owned),
+            removed_at: new.removed_at().map(str::to_owned),
+        }));
+        let appended = Appended { first: before.next(), last: self.last() };
+        if let Some(operation) = turn.operation {
+            self.operations.insert(operation.id, appended);
+        }
+        appended
+    }
+
+    /// Returns the place of a turn that was appended by this operation.
+    fn repeated(&self, id: SessionId, operation: Operation) -> Result<Option<Appended>, StoreError> {
+        if operation.generation != self.generation {
+            return Err(StoreError::Cleared(id));
+        }
+        Ok(self.operations.get(&operation.id).filter(|place| place.first > operation.after).copied())
     }
 
     /// Returns the events that stand at these indices, as far as there are such.
@@ -242,9 +278,9 @@ impl Session {
             .iter()
             .zip(from as u64..)
             .map(|(text, index)| StoredEvent {
-                seq: Seq(index).next(),
-                kind: text.kind.clone(),
-                json: Ok(text.json.clone()),
+                entry: text.entry.clone(),
+                removed_at: text.removed_at.clone(),
+                ..StoredEvent::new(Seq(index).next(), text.kind.as_str(), Ok(text.json.clone()))
             })
             .collect()
     }
@@ -296,6 +332,10 @@ fn no_such_event(session: SessionId, seq: Seq, last: Seq) -> StoreError {
 
 #[async_trait]
 impl SessionStore for MemoryStore {
+    async fn store_id(&self) -> Result<Option<Uuid>, StoreError> {
+        self.open().map(|_| Some(self.id))
+    }
+
     async fn create(&self, new: NewSession) -> Result<SessionId, StoreError> {
         self.open()?.create(new)
     }
@@ -320,6 +360,7 @@ impl SessionStore for MemoryStore {
             }
         }
         let (mark, used_in) = (turn.mark.take(), turn.used_in.take());
+        turn.operation = None;
         let id = state.create(new)?;
         let session = state.session_mut(id)?;
         session.append(turn);
@@ -372,13 +413,17 @@ impl SessionStore for MemoryStore {
         let session = state.session_mut(id)?;
         check_name(name)?;
         session.name = Some(name.to_owned());
+        session.named_at = String::new();
         session.changes += 1;
         Ok(())
     }
 
     async fn delete(&self, id: SessionId) -> Result<(), StoreError> {
         let mut state = self.open()?;
-        state.sessions.remove(&id).ok_or(StoreError::NoSuchSession(id))?;
+        let session = state.sessions.remove(&id).ok_or(StoreError::NoSuchSession(id))?;
+        let (uuid, events) = (session.uuid, session.last().0);
+        let tombstone = Tombstone { uuid, deleted_at: String::new(), events, revived_at: None };
+        state.tombstones.insert(uuid, tombstone);
         state.marks.retain(|name, mark| mark.session != id || name.starts_with(LASTING_MARKS));
         for mark in state.marks.values_mut().filter(|mark| mark.session == id) {
             mark.note.clear();
@@ -387,10 +432,23 @@ impl SessionStore for MemoryStore {
         Ok(())
     }
 
+    async fn tombstones(&self, after: Option<Uuid>, limit: usize) -> Result<Vec<Tombstone>, StoreError> {
+        let state = self.open()?;
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let page = state.tombstones.range((after, Bound::Unbounded)).take(limit);
+        Ok(page.map(|(_, tombstone)| tombstone.clone()).collect())
+    }
+
     async fn append(&self, id: SessionId, mut turn: NewTurn) -> Result<Appended, StoreError> {
         turn.texts()?;
         let mut state = self.open()?;
-        let last = state.session(id)?.last();
+        let session = state.session(id)?;
+        if let Some(operation) = turn.operation
+            && let Some(place) = session.repeated(id, operation)?
+        {
+            return Ok(place);
+        }
+        let last = session.last();
         if let Some(expected) = turn.after.filter(|expected| *expected != last) {
             return Err(StoreError::Moved { session: id, expected, last });
         }
@@ -429,6 +487,8 @@ impl SessionStore for MemoryStore {
         let mut state = self.open()?;
         let session = state.session_mut(id)?;
         session.changes += session.last().0 + 1;
+        session.generation += 1;
+        session.operations.clear();
         session.events.clear();
         session.compactions.clear();
         session.tally = Tally::default();

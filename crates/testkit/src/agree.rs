@@ -482,7 +482,8 @@ impl Side {
         if record.name == record.id.to_string() {
             record.name = "its number".to_owned();
         }
-        (record.created_at, record.last_active) = (String::new(), String::new());
+        (record.created_at, record.last_active, record.named_at) =
+            (String::new(), String::new(), String::new());
         // Random, so that only its presence can be compared.
         record.uuid = record.uuid.map(|_| Uuid::nil());
         record.forked_from = record.forked_from.map(|_| Uuid::nil());

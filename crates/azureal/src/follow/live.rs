@@ -227,11 +227,10 @@ mod tests {
 
     /// Stores events, and returns those that are shown now.
     fn store(live: &mut LiveTurns, first: u64, events: &[Event]) -> Vec<String> {
-        let stored = events.iter().zip(first..).map(|(event, seq)| StoredEvent {
-            seq: Seq(seq),
-            kind: event.kind().to_owned(),
-            json: Ok(event.to_json()),
-        });
+        let stored = events
+            .iter()
+            .zip(first..)
+            .map(|(event, seq)| StoredEvent::new(Seq(seq), event.kind(), Ok(event.to_json())));
         stored
             .filter_map(|stored| live.take(stored))
             .map(|taken| match taken {

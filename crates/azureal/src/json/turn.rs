@@ -50,7 +50,7 @@ pub struct TurnEventLine {
 impl TurnEventLine {
     /// Describes an event of a turn that is not stored yet.
     pub fn live(event: &Event) -> Self {
-        let event = StoredEvent { seq: Seq::START, kind: event.kind().to_owned(), json: Ok(event.to_json()) };
+        let event = StoredEvent::new(Seq::START, event.kind(), Ok(event.to_json()));
         Self { event, stored: None, context: None }
     }
 

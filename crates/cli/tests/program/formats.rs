@@ -166,11 +166,9 @@ struct Unreadable([String; 3]);
 #[azureal_core::async_trait]
 impl EventSource for Unreadable {
     async fn read_events(&self, _: SessionId, page: Page) -> Result<Vec<StoredEvent>, StoreError> {
-        let stored = (1..).zip(&self.0).map(|(seq, json)| StoredEvent {
-            seq: Seq(seq),
-            kind: json.split('"').nth(1).unwrap().to_owned(),
-            json: Ok(json.clone()),
-        });
+        let stored = (1..)
+            .zip(&self.0)
+            .map(|(seq, json)| StoredEvent::new(Seq(seq), json.split('"').nth(1).unwrap(), Ok(json.clone())));
         let Page::After(after, _) = page else { panic!("{page:?}") };
         Ok(stored.filter(|event| event.seq > after).collect())
     }

@@ -58,9 +58,9 @@ impl<'r> Masking<'r> {
         }
         self.count += 1;
         Cow::Owned(StoredEvent {
-            seq: stored.seq,
             kind: kind.unwrap_or_else(|| stored.kind.clone()),
             json: masked.unwrap_or_else(|| stored.json.clone()),
+            ..stored.clone()
         })
     }
 

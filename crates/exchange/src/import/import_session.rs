@@ -182,6 +182,7 @@ impl SessionImport<'_> {
             worktree: incoming.worktree.clone().unwrap_or_else(|| self.worktree.to_owned()),
             uuid,
             forked_from,
+            ..NewSession::default()
         };
         let mut rest = incoming.texts.reader();
         let turn = self.next_turn(&mut rest, Counted::default(), uncounted, Some(&mark)).await?;

@@ -475,6 +475,7 @@ impl NativeImport<'_> {
             // Another log has the derived one.
             uuid: forked_from.is_none().then(|| native_uuid(candidate.agent, &head.id)),
             forked_from,
+            ..NewSession::default()
         })
     }
 }

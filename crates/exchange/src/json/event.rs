@@ -143,11 +143,8 @@ mod tests {
 
     #[track_caller]
     fn check(json: Result<&str, &str>, expected: &str) {
-        let stored = StoredEvent {
-            seq: Seq(7),
-            kind: "K".into(),
-            json: json.map(str::to_owned).map_err(|error| Damage(error.to_owned())),
-        };
+        let json = json.map(str::to_owned).map_err(|error| Damage(error.to_owned()));
+        let stored = StoredEvent::new(Seq(7), "K", json);
         assert_eq!(serde_json::to_string(&EventLine::of(&stored)).unwrap(), expected);
     }
 
@@ -166,11 +163,8 @@ mod tests {
     #[test]
     fn kind_and_data_give_the_event_back() {
         for text in [r#"{"K":{"a":1}}"#, r#""Compacted""#, r#"{"\"x":[]}"#] {
-            let stored = StoredEvent {
-                seq: Seq(1),
-                kind: azureal_core::Event::from_json(text).unwrap().kind().to_owned(),
-                json: Ok(text.to_owned()),
-            };
+            let kind = azureal_core::Event::from_json(text).unwrap().kind().to_owned();
+            let stored = StoredEvent::new(Seq(1), kind, Ok(text.to_owned()));
             let Content::Data(data) = EventLine::of(&stored).content else { panic!("{text}") };
             assert_eq!(event_text(&stored.kind, data), text);
         }

@@ -327,6 +327,10 @@ impl SessionStore for PostgresStore {
     }
 
     async fn append(&self, id: SessionId, turn: NewTurn) -> Result<Appended, StoreError> {
+        if turn.operation.is_some() {
+            // Rather than a promise of once that nothing keeps.
+            return Err(StoreError::NotSupported("ids of operations"));
+        }
         let texts = texts_of(&turn, self.connections.place())?;
         let call = self
             .operation("append_turn")

@@ -94,11 +94,8 @@ async fn page(
 
 fn located(row: &Row) -> Result<Located, Error> {
     let seq: i64 = row.try_get(2)?;
-    let event = StoredEvent {
-        seq: Seq(seq.max(0).cast_unsigned()),
-        kind: unescaped(row.try_get(3)?),
-        json: Ok(row.try_get(4)?),
-    };
+    let kind = unescaped(row.try_get(3)?);
+    let event = StoredEvent::new(Seq(seq.max(0).cast_unsigned()), kind, Ok(row.try_get(4)?));
     Ok(Located { project: row.try_get(0)?, session: row.try_get(1)?, event })
 }
 

@@ -32,6 +32,9 @@ pub(super) fn session(row: &Row) -> Result<SessionRecord, Fault> {
         id: session_id(row.try_get(0)?)?,
         damaged: Vec::new(),
         name: unescaped(row.try_get(1)?),
+        // Not kept yet.
+        named_at: String::new(),
+        generation: 0,
         worktree: unescaped(row.try_get(2)?),
         created_at: normal_timestamp(row.try_get(3)?),
         completed: row.try_get(4)?,
@@ -68,7 +71,7 @@ pub(super) fn session(row: &Row) -> Result<SessionRecord, Fault> {
 /// Reads an event from a row of its place, its kind and its text; `None` if these are missing.
 pub(super) fn event(row: &Row) -> Result<Option<StoredEvent>, Fault> {
     let Some(place) = row.try_get::<_, Option<i64>>(0)? else { return Ok(None) };
-    Ok(Some(StoredEvent { seq: seq(place), kind: unescaped(row.try_get(1)?), json: Ok(row.try_get(2)?) }))
+    Ok(Some(StoredEvent::new(seq(place), unescaped(row.try_get(1)?), Ok(row.try_get(2)?))))
 }
 
 /// Reads a summary from a row of its place, text, time, author and measured size; `None` where these are missing.

@@ -586,6 +586,10 @@ impl SessionStore for RedisStore {
     }
 
     async fn append(&self, id: SessionId, turn: NewTurn) -> Result<Appended, StoreError> {
+        if turn.operation.is_some() {
+            // Rather than a promise of once that nothing keeps.
+            return Err(StoreError::NotSupported("ids of operations"));
+        }
         let operation = Uuid::now_v7();
         let call = self.once(&scripts::APPEND, &self.keys.of_script(Some(operation), Some(id)));
         let call = call.with(id.number());

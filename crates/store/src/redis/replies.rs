@@ -165,7 +165,7 @@ pub(super) fn event(entry: Value) -> Result<StoredEvent, Fault> {
             _ => {}
         }
     }
-    Ok(StoredEvent { seq, kind, json })
+    Ok(StoredEvent::new(seq, kind, json))
 }
 
 /// Reads summaries from fields with their values: a summary stands at its place, and what else is known of it at

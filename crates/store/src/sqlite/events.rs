@@ -250,7 +250,7 @@ fn select(
             json = Ok(event.to_json());
         }
         size += json.as_ref().map_or(0, String::len);
-        events.push(StoredEvent { seq: place(row.get_ref(0)?, round), kind, json });
+        events.push(StoredEvent::new(place(row.get_ref(0)?, round), kind, json));
         if size > LARGEST_PAGE {
             break;
         }

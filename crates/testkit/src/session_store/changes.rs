@@ -376,6 +376,7 @@ pub(super) async fn a_fork_at_every_point_is_what_was_there_then(store: Store) {
         let expected = SessionRecord {
             id: fork,
             name: format!("fork at {at}"),
+            named_at: record.named_at.clone(),
             worktree: "../fork".to_owned(),
             created_at: record.created_at.clone(),
             uuid: record.uuid,
@@ -448,10 +449,13 @@ pub(super) async fn clearing_removes_the_log_and_keeps_the_session(store: Store)
     assert_eq!(before.counts.agent.as_deref(), Some("codex"));
     let revision = before.revision + 1;
     let counts = Counts::default();
-    let mut expected = SessionRecord { counts, completed: None, covered: 0, opening: 0, revision, ..before };
+    let generation = before.generation + 1;
+    let mut expected =
+        SessionRecord { counts, completed: None, covered: 0, opening: 0, revision, generation, ..before };
     assert_eq!(store.get(id).await.unwrap(), expected);
     store.clear(id).await.unwrap();
     expected.revision += 1;
+    expected.generation += 1;
     assert_eq!(store.get(id).await.unwrap(), expected, "cleared twice");
 
     let answer = store.add_compaction(id, &Compaction::new(Seq(1), "summary")).await;

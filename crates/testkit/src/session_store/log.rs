@@ -371,11 +371,7 @@ pub(super) async fn event_texts_come_back_byte_for_byte(store: Store) {
     let expected: Vec<StoredEvent> = rows
         .iter()
         .zip(1..)
-        .map(|((kind, text), number)| StoredEvent {
-            seq: Seq(number),
-            kind: (*kind).to_owned(),
-            json: Ok((*text).to_owned()),
-        })
+        .map(|((kind, text), number)| StoredEvent::new(Seq(number), *kind, Ok((*text).to_owned())))
         .collect();
     assert_eq!(read_all(&store, id).await, expected);
     let fork = store.fork(id, Seq::END, unnamed()).await.unwrap();

@@ -6,9 +6,11 @@ mod check;
 mod concurrency;
 mod leases;
 mod log;
+mod operations;
 mod originals;
 mod sessions;
 mod snapshot;
+mod traces;
 mod watch;
 mod watch_all;
 
@@ -103,6 +105,24 @@ crate::contract::contract! {
         a_mark_belongs_to_the_session_that_set_it_last,
         a_lasting_mark_loses_its_note_when_its_session_is_deleted,
         marks_outlive_a_clear_and_are_not_forked,
+    }
+    operations {
+        an_operation_that_is_sent_again_is_appended_once,
+        a_repeat_is_answered_whatever_came_after_it,
+        an_operation_is_refused_after_a_clear,
+        an_operation_goes_with_its_session_and_not_to_its_fork,
+        an_operation_needs_an_event,
+        an_operation_that_is_sent_at_once_by_many_is_appended_once,
+    }
+    traces {
+        a_store_has_one_id_from_its_first_write,
+        a_deleted_session_leaves_a_tombstone,
+        tombstones_are_read_in_pages,
+        a_session_that_comes_back_revives_its_tombstone,
+        a_name_has_the_time_at_which_it_was_given,
+        a_session_from_elsewhere_keeps_its_last_activity_without_events,
+        a_new_generation_begins_with_each_clear,
+        an_event_keeps_its_entry_and_the_time_of_its_removal,
     }
     concurrency {
         sessions_made_at_once_have_numbers_of_their_own,

@@ -47,6 +47,7 @@ pub(super) async fn a_new_session_is_empty(store: Store) {
     let expected = SessionRecord {
         id,
         name: "a name".to_owned(),
+        named_at: record.named_at.clone(),
         worktree: "../feat".to_owned(),
         created_at,
         uuid: record.uuid,
@@ -165,8 +166,10 @@ pub(super) async fn renaming_changes_the_name_and_nothing_else(store: Store) {
     let before = store.get(id).await.unwrap();
     store.rename(id, "a better name").await.unwrap();
     let revision = before.revision + 1;
-    let expected = SessionRecord { name: "a better name".to_owned(), revision, ..before.clone() };
-    assert_eq!(store.get(id).await.unwrap(), expected);
+    let after = store.get(id).await.unwrap();
+    let named_at = after.named_at.clone();
+    let expected = SessionRecord { name: "a better name".to_owned(), named_at, revision, ..before.clone() };
+    assert_eq!(after, expected);
     assert_eq!(store.find("a better name").await.unwrap(), [id]);
     assert_eq!(store.find(&before.name).await.unwrap(), []);
     assert_eq!(list_ids(&store).await, [later, id], "a rename is no activity");
@@ -514,8 +517,13 @@ pub(super) async fn a_run_that_is_not_stored_yet_is_noted(store: Store) {
 pub(super) async fn a_closed_store_says_so_everywhere(store: Store) {
     let id = session_of_prompts(&store, 1).await;
     let watch = store.watch(id).await.unwrap();
+    let has_id = store.store_id().await.unwrap().is_some();
     store.close().await.unwrap();
     assert_closed(&store.create(unnamed()).await);
+    if has_id {
+        assert_closed(&store.store_id().await);
+        assert_closed(&store.tombstones(None, 1).await);
+    }
     assert_closed(&store.find_or_create(named("name")).await);
     assert_closed(&store.find("name").await);
     assert_closed(&store.find_uuid(Uuid::nil()).await);

@@ -191,7 +191,7 @@ mod tests {
         let mut backlog = Backlog::default();
         let event = |seq: u64| {
             let event = Event::assistant("z".repeat(10_000));
-            StoredEvent { seq: Seq(seq), kind: event.kind().to_owned(), json: Ok(event.to_json()) }
+            StoredEvent::new(Seq(seq), event.kind(), Ok(event.to_json()))
         };
         for n in 0..1_000 {
             backlog.add(News::Appended { pane: PANE, events: (1..=5).map(|e| event(5 * n + e)).collect() });

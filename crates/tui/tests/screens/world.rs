@@ -99,7 +99,7 @@ pub(crate) fn agents() -> News {
 }
 
 pub(crate) fn stored(seq: u64, event: &Event) -> StoredEvent {
-    StoredEvent { seq: Seq(seq), kind: event.kind().to_owned(), json: Ok(event.to_json()) }
+    StoredEvent::new(Seq(seq), event.kind(), Ok(event.to_json()))
 }
 
 fn call(id: &str, tool: &str, path: Option<&str>, input: &str) -> Event {

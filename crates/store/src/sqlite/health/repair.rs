@@ -372,7 +372,7 @@ impl Repair<'_> {
                     Ok((values::text(row.get_ref(0)?).unwrap_or_default(), row.get(1)?, row.get(2)?))
                 })?;
             let json = self.codec.unpack(ValueRef::from(&data));
-            let stored = StoredEvent { seq: Seq::START, kind, json };
+            let stored = StoredEvent::new(Seq::START, kind, json);
             if has_types && !rows::has_other_kind(&stored) {
                 continue;
             }

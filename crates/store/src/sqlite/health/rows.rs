@@ -234,7 +234,7 @@ FROM events WHERE session_id = ?1 ORDER BY seq, id";
 /// Returns an event, and whether its kind is not that of its data.
 fn stored(row: &Row<'_>, codec: &mut Codec, seq: i64) -> rusqlite::Result<(StoredEvent, bool)> {
     let kind = values::text(row.get_ref(1)?).unwrap_or_default();
-    let mut stored = StoredEvent { seq: events::seq(seq), kind, json: codec.unpack(row.get_ref(2)?) };
+    let mut stored = StoredEvent::new(events::seq(seq), kind, codec.unpack(row.get_ref(2)?));
     let has_other_kind = has_other_kind(&stored);
     // Read and counted as everywhere else.
     if let Ok(json) = &stored.json

@@ -81,7 +81,7 @@ impl Desk {
 
     fn stored(&self, seq: u64) -> StoredEvent {
         let event = (self.events)(seq);
-        StoredEvent { seq: Seq(seq), kind: event.kind().to_owned(), json: Ok(event.to_json()) }
+        StoredEvent::new(Seq(seq), event.kind(), Ok(event.to_json()))
     }
 
     pub(super) fn record(&self) -> SessionRecord {
