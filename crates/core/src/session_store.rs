@@ -114,7 +114,7 @@ pub trait SessionStore: Send + Sync {
     /// Deletes a session and all that belongs to it: events, compactions, and the marks that its turns set. Of
     /// [lasting](crate::LASTING_MARKS) marks, only the notes are deleted.
     ///
-    /// The same transaction writes a [`Tombstone`].
+    /// The same transaction writes a [`Tombstone`], unless another session has the UUID.
     async fn delete(&self, id: SessionId) -> Result<(), StoreError>;
 
     /// Reads a page of the tombstones, in the order of their UUIDs: those after `after`, at most so many. An empty page is the end.

@@ -422,8 +422,10 @@ impl SessionStore for MemoryStore {
         let mut state = self.open()?;
         let session = state.sessions.remove(&id).ok_or(StoreError::NoSuchSession(id))?;
         let (uuid, events) = (session.uuid, session.last().0);
-        let tombstone = Tombstone { uuid, deleted_at: String::new(), events, revived_at: None };
-        state.tombstones.insert(uuid, tombstone);
+        if !state.sessions.values().any(|other| other.uuid == uuid) {
+            let tombstone = Tombstone { uuid, deleted_at: String::new(), events, revived_at: None };
+            state.tombstones.insert(uuid, tombstone);
+        }
         state.marks.retain(|name, mark| mark.session != id || name.starts_with(LASTING_MARKS));
         for mark in state.marks.values_mut().filter(|mark| mark.session == id) {
             mark.note.clear();

@@ -2,6 +2,8 @@
 
 use std::time::SystemTime;
 
+#[cfg(feature = "sqlite")]
+use azureal_core::NewSession;
 use azureal_core::NewTurn;
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 use azureal_core::normal_timestamp;
@@ -25,11 +27,30 @@ pub(crate) fn given_or_now(time: &str) -> String {
     if time.is_empty() { now() } else { time.to_owned() }
 }
 
-/// Returns the time of a turn from elsewhere; `None` if the turn happens now. A time in the future is that of a wrong clock, and its
-/// session would be the first of the list until then.
-pub(crate) fn happened_at(turn: &NewTurn) -> Option<String> {
-    let given = turn.happened_at.as_deref()?.parse().ok();
+/// Returns a time from elsewhere; `None` if it is none, or in the future. That is the time of a wrong clock, and its session would be
+/// the first of the list until then.
+fn past(time: Option<&str>) -> Option<String> {
+    let given = time?.parse().ok();
     given.filter(|given| *given <= present()).map(written)
+}
+
+/// Returns the time of a turn from elsewhere; `None` if the turn happens now.
+pub(crate) fn happened_at(turn: &NewTurn) -> Option<String> {
+    past(turn.happened_at.as_deref())
+}
+
+/// Returns the time of the last activity of a new session; the present if it is not from elsewhere.
+#[cfg(feature = "sqlite")]
+pub(crate) fn last_active_or_now(new: &NewSession) -> String {
+    past(new.last_active.as_deref()).unwrap_or_else(now)
+}
+
+/// Returns the present, or the second after a time that is not before it: the clock may have been set back.
+#[cfg(feature = "sqlite")]
+pub(crate) fn later_than(time: &str) -> String {
+    let next =
+        time.parse().ok().and_then(|time: Timestamp| time.checked_add(jiff::Span::new().seconds(1)).ok());
+    next.map_or_else(now, |next| written(next.max(present())))
 }
 
 /// Returns a time in seconds since 1970; that of a text that is none is 0.

@@ -86,7 +86,7 @@ fn is_to_be_reported(case: &Case, stored: &str) -> bool {
         // No session has that number, or none at all: the row belongs to nobody.
         ("sessions", "id") | ("events" | "compactions", "session_id" | "id") | ("meta", _) => false,
         // Nothing reads these, or what they say is measured again.
-        ("events", "kind" | "char_len")
+        ("events", "kind" | "char_len" | "operation" | "entry" | "removed")
         | ("sessions", "details" | "detailed_seq" | "copied_seq")
         | ("compactions", "created" | "covers" | "covered_details" | "writer" | "opening") => false,
         ("sessions", "uuid" | "forked_from") => stored != "null",

@@ -1,13 +1,15 @@
 //! Events: appending a turn, reading pages, forking, clearing.
 
 use azureal_core::{
-    Appended, Damage, NewHistory, NewSession, NewTurn, Page, Seq, SessionId, StoreError, StoredEvent, Tally,
+    Appended, Damage, NewHistory, NewSession, NewTurn, Operation, Page, Seq, SessionId, StoreError,
+    StoredEvent, Tally,
 };
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::Codec;
 use super::error::Fault;
+use super::schema::SessionColumns;
 use super::{connection, counts, marks, original_prompts, sessions, tokens, values};
 use crate::timestamp::happened_at_or_now;
 
@@ -46,6 +48,8 @@ struct NewRow<'a> {
     kind: &'a str,
     data: Vec<u8>,
     char_len: i64,
+    entry: Option<&'a str>,
+    removed_at: Option<&'a str>,
 }
 
 /// Packs the rows of a turn.
@@ -53,7 +57,8 @@ fn pack<'a>(codec: &mut Codec, turn: &'a NewTurn) -> Result<Vec<NewRow<'a>>, Fau
     let texts = turn.texts()?;
     let rows = turn.events.iter().zip(texts).map(|(new, json)| {
         let char_len = json.chars().count().cast_signed() as i64;
-        Ok(NewRow { kind: new.event().kind(), data: codec.pack(&json)?, char_len })
+        let (entry, removed_at) = (new.entry(), new.removed_at());
+        Ok(NewRow { kind: new.event().kind(), data: codec.pack(&json)?, char_len, entry, removed_at })
     });
     Ok(rows.collect::<std::io::Result<_>>()?)
 }
@@ -71,10 +76,36 @@ pub(super) fn append(
     {
         return Err(StoreError::NoSuchSession(id).into());
     }
+    if let Some(operation) = turn.operation
+        && let Some(place) = repeated(&transaction, id, operation)?
+    {
+        return Ok(place);
+    }
     let newest = counts::catch_up(&transaction, codec)?;
-    let appended = append_rows(&transaction, codec, id, turn, &rows, newest)?;
+    let appended = append_rows(&transaction, codec, id, turn, turn.operation, &rows, newest)?;
     connection::commit(transaction)?;
     Ok(appended)
+}
+
+/// Returns the place of a turn that was appended by this operation.
+fn repeated(connection: &Connection, id: SessionId, operation: Operation) -> Result<Option<Appended>, Fault> {
+    let session = i64::from(id.number());
+    let generation = connection
+        .prepare_cached("SELECT generation FROM sessions WHERE id = ?1")?
+        .query_row([session], |row| Ok(values::unsigned(values::integer(row.get_ref(0)?))))
+        .optional()?
+        .ok_or(StoreError::NoSuchSession(id))?;
+    if generation != operation.generation {
+        return Err(StoreError::Cleared(id).into());
+    }
+    let (first, last): (Option<i64>, Option<i64>) = connection
+        .prepare_cached(
+            "SELECT min(seq), max(seq) FROM events WHERE operation = ?1 AND session_id = ?2 AND seq > ?3",
+        )?
+        .query_row(params![operation.id.to_string(), session, integer(operation.after)], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
+    Ok(first.zip(last).map(|(first, last)| Appended { first: seq(first), last: seq(last) }))
 }
 
 /// Creates sessions with their histories, in one transaction. Nothing is created if one of the marks is set.
@@ -98,7 +129,7 @@ pub(super) fn create_all(
         counts::catch_up(&transaction, codec)?;
         let id = sessions::insert(&transaction, session)?;
         let newest = Some(counts::next_tick(&transaction)? - 1);
-        append_rows(&transaction, codec, id, turn, rows, newest)?;
+        append_rows(&transaction, codec, id, turn, None, rows, newest)?;
         for compaction in compactions {
             sessions::insert_compaction(&transaction, codec, id, compaction)?;
         }
@@ -113,6 +144,7 @@ fn append_rows(
     codec: &mut Codec,
     id: SessionId,
     turn: &NewTurn,
+    operation: Option<Operation>,
     rows: &[NewRow<'_>],
     newest: Option<i64>,
 ) -> Result<Appended, Fault> {
@@ -124,11 +156,17 @@ fn append_rows(
     }
     let mut last = before;
     let mut insert = transaction.prepare_cached(
-        "INSERT INTO events (session_id, seq, kind, data, char_len) VALUES (?1, ?2, ?3, ?4, ?5)",
+        "INSERT INTO events (session_id, seq, kind, data, char_len, operation, entry, removed)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     )?;
-    for row in rows {
+    let operation = operation.map(|operation| operation.id.to_string());
+    for (row, number) in rows.iter().zip(1..) {
         last = last.next();
-        insert.execute(params![session, integer(last), row.kind, row.data, row.char_len])?;
+        let NewRow { kind, data, char_len, entry, removed_at } = row;
+        // On its ends, so that a repeat finds the place of the turn.
+        let operation = operation.as_ref().filter(|_| number == 1 || number == rows.len());
+        let place = integer(last);
+        insert.execute(params![session, place, kind, data, char_len, operation, entry, removed_at])?;
     }
     if rows.is_empty() {
         tokens::add(transaction, session, turn.tokens)?;
@@ -166,6 +204,7 @@ pub(super) fn last_seq(connection: &Connection, session: i64) -> rusqlite::Resul
 
 pub(super) fn read(
     connection: &Connection,
+    columns: &SessionColumns,
     codec: &mut Codec,
     id: SessionId,
     page: Page,
@@ -178,8 +217,10 @@ pub(super) fn read(
         }
         Page::Before(before, limit) => ("seq < ?2 ORDER BY seq DESC LIMIT ?3", before, limit, f64::floor),
     };
-    let sql =
-        format!("SELECT seq, {KIND}, {DATA}, char_len FROM events WHERE session_id = ?1 AND {condition}");
+    let of_events = columns.of_events();
+    let sql = format!(
+        "SELECT seq, {KIND}, {DATA}, char_len, {of_events} FROM events WHERE session_id = ?1 AND {condition}"
+    );
     let mut events = select(connection, codec, &sql, round, id, bound, limit)?;
     if matches!(page, Page::Before(..)) {
         events.reverse();
@@ -188,33 +229,43 @@ pub(super) fn read(
 }
 
 /// Reads prompts backwards. A partial index holds exactly these; the condition must be its own to the letter.
-const PROMPTS: &str = "SELECT seq, kind, CASE WHEN octet_length(data) > 67141632 THEN octet_length(data) ELSE data END, char_len
-    FROM events WHERE session_id = ?1 AND seq <= ?2 AND kind IN ('UserMessage', 'Message') ORDER BY seq DESC LIMIT ?3";
+fn prompts_sql(columns: &SessionColumns) -> String {
+    format!(
+        "SELECT seq, kind, {DATA}, char_len, {} FROM events WHERE session_id = ?1 AND seq <= ?2
+           AND kind IN ('UserMessage', 'Message') ORDER BY seq DESC LIMIT ?3",
+        columns.of_events()
+    )
+}
 
 pub(super) fn read_prompts(
     connection: &Connection,
+    columns: &SessionColumns,
     codec: &mut Codec,
     id: SessionId,
     until: Seq,
     limit: usize,
 ) -> Result<Vec<StoredEvent>, Fault> {
-    select(connection, codec, PROMPTS, f64::floor, id, until, limit)
+    select(connection, codec, &prompts_sql(columns), f64::floor, id, until, limit)
 }
 
 /// Reads the ends of turns and what is needed to attribute them. Other rows are skipped by their kind, without being unpacked.
-const USAGE: &str =
-    "SELECT seq, kind, CASE WHEN octet_length(data) > 67141632 THEN octet_length(data) ELSE data END, char_len
-    FROM events WHERE session_id = ?1 AND seq > ?2 AND seq < 9223372036854775807
-    AND kind IN ('Complete', 'Init', 'ModelSwitch') ORDER BY seq LIMIT ?3";
+fn usage_sql(columns: &SessionColumns) -> String {
+    format!(
+        "SELECT seq, kind, {DATA}, char_len, {} FROM events WHERE session_id = ?1 AND seq > ?2
+           AND seq < 9223372036854775807 AND kind IN ('Complete', 'Init', 'ModelSwitch') ORDER BY seq LIMIT ?3",
+        columns.of_events()
+    )
+}
 
 pub(super) fn read_usage(
     connection: &Connection,
+    columns: &SessionColumns,
     codec: &mut Codec,
     id: SessionId,
     after: Seq,
     limit: usize,
 ) -> Result<Vec<StoredEvent>, Fault> {
-    select(connection, codec, USAGE, f64::ceil, id, after, limit)
+    select(connection, codec, &usage_sql(columns), f64::ceil, id, after, limit)
 }
 
 /// Reads the rows of a statement that takes session, place and limit.
@@ -250,7 +301,8 @@ fn select(
             json = Ok(event.to_json());
         }
         size += json.as_ref().map_or(0, String::len);
-        events.push(StoredEvent::new(place(row.get_ref(0)?, round), kind, json));
+        let (entry, removed_at) = (values::text(row.get_ref(4)?), values::text(row.get_ref(5)?));
+        events.push(StoredEvent { seq: place(row.get_ref(0)?, round), kind, json, entry, removed_at });
         if size > LARGEST_PAGE {
             break;
         }
@@ -286,8 +338,9 @@ pub(super) fn fork(
     let fork = sessions::insert(&transaction, &NewSession { uuid: None, forked_from, ..new.clone() })?;
     let forked = i64::from(fork.number());
     let copied = transaction.execute(
-        "INSERT INTO events (session_id, seq, kind, data, char_len)
-         SELECT ?1, seq, kind, data, char_len FROM events WHERE session_id = ?2 AND seq <= ?3 ORDER BY seq",
+        "INSERT INTO events (session_id, seq, kind, data, char_len, entry, removed)
+         SELECT ?1, seq, kind, data, char_len, entry, removed FROM events
+         WHERE session_id = ?2 AND seq <= ?3 ORDER BY seq",
         params![forked, session, integer(at)],
     )?;
     let last_event = (copied > 0).then(|| transaction.last_insert_rowid());
@@ -326,6 +379,7 @@ pub(super) fn clear(connection: &mut Connection, codec: &mut Codec, id: SessionI
     // The events are counted in the revision, which never falls.
     transaction.execute(
         "UPDATE sessions SET last_event = NULL, completed = NULL, copied_seq = 0,
+                generation = min(ifnull(generation, 0) + 1, 9223372036854775807),
                 changes = min(ifnull(changes, 0) + ifnull(event_count, 0) + 1, 9223372036854775807)
          WHERE id = ?1",
         [session],
@@ -337,14 +391,17 @@ pub(super) fn clear(connection: &mut Connection, codec: &mut Codec, id: SessionI
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
     fn prompts_are_found_by_their_index_alone() {
         let connection = Connection::open_in_memory().unwrap();
         super::super::schema::create(&connection).unwrap();
+        let sql = prompts_sql(&super::super::schema::prepare(Path::new("x"), &connection).unwrap());
         let plan: String = connection
-            .query_row(&format!("EXPLAIN QUERY PLAN {PROMPTS}"), params![1, 1, 1], |row| row.get(3))
+            .query_row(&format!("EXPLAIN QUERY PLAN {sql}"), params![1, 1, 1], |row| row.get(3))
             .unwrap();
         assert!(plan.contains("idx_events_prompts (session_id=? AND seq<?)"), "{plan}");
         assert_eq!(azureal_core::PROMPT_KINDS, ["UserMessage", "Message"], "the kinds of the index");

@@ -4,7 +4,8 @@
 use azureal_core::{LASTING_MARKS, Mark, NewMark, SessionId};
 use rusqlite::{Connection, OptionalExtension};
 
-use super::values;
+use super::error::Fault;
+use super::{connection, sessions, values};
 
 /// Tells marks from the other rows of `meta`.
 const PREFIX: &str = "mark:";
@@ -29,9 +30,11 @@ pub(super) fn get(connection: &Connection, name: &str) -> rusqlite::Result<Optio
     }))
 }
 
-pub(super) fn remove(connection: &Connection, name: &str) -> rusqlite::Result<bool> {
-    let removed =
-        connection.prepare_cached("DELETE FROM meta WHERE key = ?1")?.execute([format!("{PREFIX}{name}")])?;
+pub(super) fn remove(connection: &mut Connection, name: &str) -> Result<bool, Fault> {
+    let transaction = sessions::begin(connection)?;
+    let key = format!("{PREFIX}{name}");
+    let removed = transaction.prepare_cached("DELETE FROM meta WHERE key = ?1")?.execute([key])?;
+    connection::commit(transaction)?;
     Ok(removed > 0)
 }
 

@@ -23,6 +23,7 @@ mod schema;
 mod second_name;
 mod sessions;
 mod tokens;
+mod tombstones;
 mod values;
 #[cfg(target_os = "linux")]
 mod watch;
@@ -34,7 +35,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use azureal_core::{
     Appended, Compaction, CrashNotes, ListQuery, Mark, NewHistory, NewSession, NewTurn, Originals, Page, Seq,
-    SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Tokens, Uuid, Watch, async_trait,
+    SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Tokens, Tombstone, Uuid, Watch,
+    async_trait,
 };
 pub use rusqlite;
 
@@ -194,6 +196,10 @@ impl SqliteStore {
 
 #[async_trait]
 impl SessionStore for SqliteStore {
+    async fn store_id(&self) -> Result<Option<Uuid>, StoreError> {
+        self.run(|open, _| Ok(schema::store_id(&open.connection)?), || Ok(None)).await
+    }
+
     async fn create(&self, new: NewSession) -> Result<SessionId, StoreError> {
         self.make(new, |open, codec, new| sessions::create(&mut open.connection, codec, new)).await
     }
@@ -268,12 +274,18 @@ impl SessionStore for SqliteStore {
         self.delete_with_files(id).await
     }
 
+    async fn tombstones(&self, after: Option<Uuid>, limit: usize) -> Result<Vec<Tombstone>, StoreError> {
+        self.run(move |open, _| Ok(tombstones::list(&open.connection, after, limit)?), || Ok(Vec::new()))
+            .await
+    }
+
     async fn append(&self, id: SessionId, turn: NewTurn) -> Result<Appended, StoreError> {
         self.change(id, move |open, codec| events::append(&mut open.connection, codec, id, &turn)).await
     }
 
     async fn read(&self, id: SessionId, page: Page) -> Result<Vec<StoredEvent>, StoreError> {
-        self.look_at(id, move |open, codec| events::read(&open.connection, codec, id, page)).await
+        self.look_at(id, move |open, codec| events::read(&open.connection, &open.columns, codec, id, page))
+            .await
     }
 
     async fn read_prompts(
@@ -282,8 +294,10 @@ impl SessionStore for SqliteStore {
         until: Seq,
         limit: usize,
     ) -> Result<Vec<StoredEvent>, StoreError> {
-        self.look_at(id, move |open, codec| events::read_prompts(&open.connection, codec, id, until, limit))
-            .await
+        self.look_at(id, move |open, codec| {
+            events::read_prompts(&open.connection, &open.columns, codec, id, until, limit)
+        })
+        .await
     }
 
     async fn read_usage(
@@ -292,8 +306,10 @@ impl SessionStore for SqliteStore {
         after: Seq,
         limit: usize,
     ) -> Result<Vec<StoredEvent>, StoreError> {
-        self.look_at(id, move |open, codec| events::read_usage(&open.connection, codec, id, after, limit))
-            .await
+        self.look_at(id, move |open, codec| {
+            events::read_usage(&open.connection, &open.columns, codec, id, after, limit)
+        })
+        .await
     }
 
     async fn clear(&self, id: SessionId) -> Result<(), StoreError> {
@@ -370,7 +386,11 @@ impl CrashNotes for SqliteStore {
 
     async fn remove_mark(&self, name: &str) -> Result<bool, StoreError> {
         let name = name.to_owned();
-        self.run(move |open, _| Ok(marks::remove(&open.connection, &name)?), || Ok(false)).await
+        self.worker
+            .run(move |database| {
+                database.change(move |open, _| marks::remove(&mut open.connection, &name), || Ok(false))
+            })
+            .await?
     }
 
     async fn note_run(&self, id: SessionId, run: Option<&str>) -> Result<(), StoreError> {

@@ -8,11 +8,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use azureal_core::{ListOrder, StoreError};
-use rusqlite::{Connection, TransactionBehavior};
+use azureal_core::{ListOrder, StoreError, Uuid};
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 use tracing::{debug, info};
 
 use super::codec::Codec;
+use super::error::Fault;
 use super::{connection, counts, error, sessions, tokens, values};
 
 /// The version that the original program writes.
@@ -44,7 +45,7 @@ const NEEDED_COLUMNS: [(&str, &[&str]); 4] = [
 ///
 /// Never `context_tokens`, `output_tokens` or `context_window`: the original program drops columns of these names.
 /// [`azureal_core::Counts`] and [`super::counts`] describe their values.
-const OUR_COLUMNS: [(&str, &str); 27] = [
+const OUR_COLUMNS: [(&str, &str); 29] = [
     ("tokens_in", "INTEGER"),
     ("tokens_out", "INTEGER"),
     ("counted_seq", "INTEGER"),
@@ -72,6 +73,8 @@ const OUR_COLUMNS: [(&str, &str); 27] = [
     (DETAIL_COLUMNS[0], "INTEGER"),
     (DETAIL_COLUMNS[1], "INTEGER"),
     (COPIED, "INTEGER"),
+    (NAMED_AT, "TEXT"),
+    (GENERATION, "INTEGER"),
 ];
 
 /// Columns that came after the second release: the totals of the cache.
@@ -82,18 +85,28 @@ const CHANGES: &str = "changes";
 const DETAIL_COLUMNS: [&str; 2] = ["details", "detailed_seq"];
 /// Another: the last event that a fork has from its origin. Unknown of an older fork.
 const COPIED: &str = "copied_seq";
-/// The same of the part that a summary covers, beside the older `covers`.
+/// Others: when a session got its name, and how often its log was cleared.
+const NAMED_AT: &str = "named_at";
+const GENERATION: &str = "generation";
+/// The same as of details, of the part that a summary covers, beside the older `covers`.
 const COVERED_DETAILS: &str = "covered_details";
 
 /// Returns whether a file of the second release, or one since, may lack this column. Without it, the counts of such a file are
 /// complete.
 fn is_later(column: &str) -> bool {
-    [CHANGES, COPIED].contains(&column) || CACHE_COLUMNS.contains(&column) || DETAIL_COLUMNS.contains(&column)
+    [CHANGES, COPIED, NAMED_AT, GENERATION].contains(&column)
+        || CACHE_COLUMNS.contains(&column)
+        || DETAIL_COLUMNS.contains(&column)
 }
 
 /// The columns that we add to a compaction.
 const OUR_COMPACTION_COLUMNS: [(&str, &str); 4] =
     [("covers", "INTEGER"), ("writer", "TEXT"), ("opening", "INTEGER"), (COVERED_DETAILS, "INTEGER")];
+
+/// The columns that we add to an event: the id of the operation that appended it (of the first and the last event of a turn), the
+/// agent's own id of its entry, and when its content was removed.
+pub(super) const OUR_EVENT_COLUMNS: [(&str, &str); 3] =
+    [("operation", "TEXT"), ("entry", "TEXT"), ("removed", "TEXT")];
 
 /// The tables beside `sessions`.
 ///
@@ -106,6 +119,9 @@ CREATE TABLE IF NOT EXISTS events (
   kind       TEXT NOT NULL,
   data       TEXT NOT NULL,
   char_len   INTEGER NOT NULL DEFAULT 0,
+  operation  TEXT,
+  entry      TEXT,
+  removed    TEXT,
   UNIQUE (session_id, seq)
 );
 CREATE TABLE IF NOT EXISTS compactions (
@@ -139,6 +155,7 @@ CREATE INDEX IF NOT EXISTS idx_sessions_uuid ON sessions(uuid);
 CREATE INDEX IF NOT EXISTS idx_sessions_noted_run ON sessions(run) WHERE run <> '';
 CREATE INDEX IF NOT EXISTS idx_sessions_stale ON sessions(id) WHERE tallied_seq IS NOT counted_seq;
 CREATE INDEX IF NOT EXISTS idx_events_prompts ON events(session_id, seq) WHERE kind IN ('UserMessage', 'Message');
+CREATE INDEX IF NOT EXISTS idx_events_operation ON events(operation) WHERE operation IS NOT NULL;
 ";
 
 /// Returns a query for each of our indexes that reads all of it, with the name of the index.
@@ -159,11 +176,16 @@ pub(super) fn session_columns() -> impl Iterator<Item = (&'static str, &'static 
 
 /// Names the columns of an event that every version has.
 const EVENTS: &str = "SELECT session_id, seq, kind, data FROM events";
+/// Names those that we add.
+const ALL_OF_EVENTS: &str = "SELECT operation, entry, removed FROM events";
 /// Cannot be prepared where the index is missing.
 const NAMES_PROMPTS_INDEX: &str =
     "SELECT seq FROM events INDEXED BY idx_events_prompts WHERE kind IN ('UserMessage', 'Message')";
 /// Likewise. A file without this index came before it, and its sessions may have no time of their last activity.
 const NAMES_ACTIVITY_INDEX: &str = "SELECT id FROM sessions INDEXED BY idx_sessions_last_active";
+/// Likewise.
+const NAMES_OPERATIONS_INDEX: &str =
+    "SELECT id FROM events INDEXED BY idx_events_operation WHERE operation IS NOT NULL";
 
 /// Creates the tables in a new file.
 pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
@@ -179,7 +201,48 @@ pub(super) fn set_versions(connection: &Connection) -> rusqlite::Result<()> {
     let mut set = connection.prepare("INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)")?;
     set.execute(("schema_version", SCHEMA_VERSION.to_string()))?;
     set.execute(("azureal_format", FORMAT.to_string()))?;
+    if store_id(connection)?.is_none() {
+        set.execute((STORE_ID, Uuid::new_v4().to_string()))?;
+    }
     Ok(())
+}
+
+/// The key of the id of a store.
+const STORE_ID: &str = "store_uuid";
+
+/// Returns the id of the store; `None` if nobody with ids has written to the file yet.
+pub(super) fn store_id(connection: &Connection) -> rusqlite::Result<Option<Uuid>> {
+    let id = connection
+        .prepare_cached("SELECT substr(value, 1, 100) FROM meta WHERE key = ?1")?
+        .query_row([STORE_ID], |row| Ok(values::text(row.get_ref(0)?)))
+        .optional()?;
+    Ok(id.flatten().and_then(|id| id.parse().ok()))
+}
+
+/// Returns the versions of the file, unless they are newer than ours. Read in each transaction that writes: a newer azureal may have
+/// upgraded the file since it was opened.
+pub(super) fn check_versions(connection: &Connection) -> Result<[Option<u64>; 2], Fault> {
+    let found: [Option<String>; 2] = connection
+        .prepare_cached(
+            "SELECT (SELECT substr(value, 1, 100) FROM meta WHERE key = 'schema_version'),
+                    (SELECT substr(value, 1, 100) FROM meta WHERE key = 'azureal_format')",
+        )?
+        .query_row([], |row| Ok([values::text(row.get_ref(0)?), values::text(row.get_ref(1)?)]))?;
+    let place = || connection.path().unwrap_or_default().to_owned();
+    let check = |what: &'static str, found: Option<String>, known: u32| match found {
+        None => Ok(None),
+        Some(found) => match found.parse::<u64>() {
+            Ok(number) if number <= u64::from(known) => Ok(Some(number)),
+            Ok(_) => Err(StoreError::Newer { place: place(), what, found, known }),
+            // Every version is a number.
+            Err(_) => {
+                let why = format!("its {what} is no number: {}", azureal_core::quoted(found));
+                Err(StoreError::Corrupt { place: place(), why })
+            }
+        },
+    };
+    let [schema_version, format] = found;
+    Ok([check("schema_version", schema_version, SCHEMA_VERSION)?, check("azureal_format", format, FORMAT)?])
 }
 
 /// The state of a file's schema.
@@ -204,7 +267,8 @@ pub(super) fn prepare(path: &Path, connection: &Connection) -> Result<SessionCol
         return Ok(SessionColumns::complete());
     }
     let found = columns(&snapshot, "sessions").map_err(|error| error::from_sqlite(path, error))?;
-    Ok(SessionColumns::of(&found, standing == Standing::LacksLater))
+    let has_all_of_events = snapshot.prepare(ALL_OF_EVENTS).is_ok();
+    Ok(SessionColumns::of(&found, has_all_of_events, standing == Standing::LacksLater))
 }
 
 fn standing(path: &Path, connection: &Connection) -> Result<Standing, StoreError> {
@@ -215,8 +279,11 @@ fn standing(path: &Path, connection: &Connection) -> Result<Standing, StoreError
         let others = [EVENTS, of_compactions, NAMES_PROMPTS_INDEX, "SELECT key, value FROM meta"];
         std::iter::once(of_sessions).chain(others).all(|sql| connection.prepare(sql).is_ok())
     };
-    let has_all = connection.prepare(NAMES_ACTIVITY_INDEX).is_ok()
-        && has(&ALL_COLUMNS, "SELECT summary, covers, writer, opening, covered_details FROM compactions");
+    let has_all = [NAMES_ACTIVITY_INDEX, NAMES_OPERATIONS_INDEX, ALL_OF_EVENTS]
+        .iter()
+        .all(|sql| connection.prepare(sql).is_ok())
+        && has(&ALL_COLUMNS, "SELECT summary, covers, writer, opening, covered_details FROM compactions")
+        && store_id(connection).map_err(sqlite)?.is_some();
     let lacks_later =
         !has_all && has(&ALL_BUT_LATER, "SELECT summary, covers, writer, opening FROM compactions");
     if !has_all && !lacks_later && !has_our_tables(connection).map_err(sqlite)? {
@@ -229,29 +296,8 @@ fn standing(path: &Path, connection: &Connection) -> Result<Standing, StoreError
     {
         return Err(StoreError::Corrupt { place: place(), why: format!("it has no column `{missing}`") });
     }
-    let (schema_version, format): (Option<String>, Option<String>) = connection
-        .query_row(
-            "SELECT (SELECT substr(value, 1, 100) FROM meta WHERE key = 'schema_version'),
-                    (SELECT substr(value, 1, 100) FROM meta WHERE key = 'azureal_format')",
-            [],
-            |row| Ok((values::text(row.get_ref(0)?), values::text(row.get_ref(1)?))),
-        )
-        .map_err(sqlite)?;
-    let check = |what: &'static str, found: Option<String>, known: u32| match found {
-        None => Ok(None),
-        Some(found) => match found.parse::<u64>() {
-            Ok(number) if number <= u64::from(known) => Ok(Some(number)),
-            Ok(_) => Err(StoreError::Newer { place: place(), what, found, known }),
-            // Every version is a number.
-            Err(_) => {
-                let why = format!("its {what} is no number: {}", azureal_core::quoted(found));
-                Err(StoreError::Corrupt { place: place(), why })
-            }
-        },
-    };
-    let schema_version = check("schema_version", schema_version, SCHEMA_VERSION)?;
-    let format = check("azureal_format", format, FORMAT)?;
-    Ok(match schema_version == Some(SCHEMA_VERSION.into()) && format == Some(FORMAT.into()) {
+    let versions = check_versions(connection).map_err(|fault| fault.at(path))?;
+    Ok(match versions == [Some(SCHEMA_VERSION.into()), Some(FORMAT.into())] {
         true if has_all => Standing::Ours,
         true if lacks_later => Standing::LacksLater,
         true | false => Standing::Older,
@@ -290,7 +336,7 @@ pub(super) fn upgrade(
         connection.pragma_update(None, "foreign_keys", on).map_err(|error| error::from_sqlite(path, error))
     };
     switch(connection, false)?;
-    let upgraded = upgrade_tables(connection, codec).map_err(|error| error::from_sqlite(path, error));
+    let upgraded = upgrade_tables(connection, codec).map_err(|fault| fault.at(path));
     switch(connection, true)?;
     upgraded.map(|()| {
         info!(schema_version = SCHEMA_VERSION, format = FORMAT, "upgraded the store file");
@@ -298,8 +344,9 @@ pub(super) fn upgrade(
     })
 }
 
-fn upgrade_tables(connection: &mut Connection, codec: &mut Codec) -> rusqlite::Result<()> {
+fn upgrade_tables(connection: &mut Connection, codec: &mut Codec) -> Result<(), Fault> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    check_versions(&transaction)?;
     // If another process has upgraded meanwhile, the rest has no effect.
     let definition: String = transaction.query_row(
         "SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = 'sessions'",
@@ -319,6 +366,12 @@ fn upgrade_tables(connection: &mut Connection, codec: &mut Codec) -> rusqlite::R
     for (name, kind) in OUR_COMPACTION_COLUMNS {
         if !has.contains(name) {
             transaction.execute_batch(&format!("ALTER TABLE compactions ADD COLUMN {name} {kind};"))?;
+        }
+    }
+    let of_events = columns(&transaction, "events")?;
+    for (name, kind) in OUR_EVENT_COLUMNS {
+        if !of_events.contains(name) {
+            transaction.execute_batch(&format!("ALTER TABLE events ADD COLUMN {name} {kind};"))?;
         }
     }
     transaction.execute_batch(OUR_INDEXES)?;
@@ -346,7 +399,7 @@ fn upgrade_tables(connection: &mut Connection, codec: &mut Codec) -> rusqlite::R
     if CACHE_COLUMNS.into_iter().any(lacks) {
         tokens::sum_cache(&transaction, codec)?;
     }
-    connection::commit(transaction)
+    Ok(connection::commit(transaction)?)
 }
 
 /// Makes the numbers of sessions unique for ever, for the original program too: AUTOINCREMENT cannot be added to a
@@ -422,7 +475,7 @@ fn selecting(is_meant: fn(&str) -> bool) -> String {
 }
 
 /// The columns of a session that are listed, in the order in which [`super::sessions`] reads them.
-const LISTED: [&str; 29] = [
+const LISTED: [&str; 31] = [
     "id",
     "name",
     "worktree",
@@ -452,6 +505,8 @@ const LISTED: [&str; 29] = [
     DETAIL_COLUMNS[0],
     DETAIL_COLUMNS[1],
     "counted_seq",
+    NAMED_AT,
+    GENERATION,
 ];
 
 /// The covered size of the newest summary of a session and the size of its opening, behind the listed columns. Both
@@ -493,9 +548,14 @@ fn of_newest_summary(values: [&str; 2]) -> String {
 pub(super) struct SessionColumns {
     list: String,
     guarded: String,
+    of_events: &'static str,
     keep_counts: bool,
     are_complete: bool,
 }
+
+/// What we add to an event and read with it. SQLite does not load an entry that is too large.
+const READ_OF_EVENTS: &str = "CASE WHEN octet_length(entry) > 1000 THEN NULL ELSE entry END,
+    CASE WHEN octet_length(removed) > 1000 THEN NULL ELSE removed END";
 
 impl SessionColumns {
     /// All of them.
@@ -504,12 +564,13 @@ impl SessionColumns {
         Self {
             list: format!("{}, {summary}", LISTED.join(", ")),
             guarded: format!("{}, {summary}", LISTED.map(values::guarded).join(", ")),
+            of_events: READ_OF_EVENTS,
             keep_counts: true,
             are_complete: true,
         }
     }
 
-    fn of(present: &BTreeSet<String>, keep_counts: bool) -> Self {
+    fn of(present: &BTreeSet<String>, has_all_of_events: bool, keep_counts: bool) -> Self {
         let summary = of_newest_summary(match keep_counts {
             true if present.contains(DETAIL_COLUMNS[0]) => SUMMARY,
             true => SUMMARY_WITHOUT_DETAILS,
@@ -528,6 +589,7 @@ impl SessionColumns {
         Self {
             list: format!("{}, {summary}", listed(str::to_owned).join(", ")),
             guarded: format!("{}, {summary}", listed(values::guarded).join(", ")),
+            of_events: if has_all_of_events { READ_OF_EVENTS } else { "NULL, NULL" },
             keep_counts,
             are_complete: false,
         }
@@ -550,6 +612,11 @@ impl SessionColumns {
         } else {
             "after_seq, summary, created, NULL, NULL"
         }
+    }
+
+    /// Returns what is read of an event beside its place, kind and data, to stand behind `SELECT`.
+    pub(super) fn of_events(&self) -> &'static str {
+        self.of_events
     }
 
     /// Returns whether the file has counts.

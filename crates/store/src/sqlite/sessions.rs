@@ -13,14 +13,15 @@ use rusqlite::{
 
 use super::codec::Codec;
 use super::error::Fault;
-use super::schema::{IS_USABLE, SessionColumns};
+use super::schema::{self, IS_USABLE, SessionColumns};
 use super::values::{Cells, guarded, integer, is_too_large, signed, text, unsigned};
-use super::{connection, counts, events, marks};
-use crate::timestamp::{ActivityTimes, given_or_now, now};
+use super::{connection, counts, events, marks, tombstones};
+use crate::timestamp::{ActivityTimes, given_or_now, last_active_or_now, later_than, now};
 
 /// Begins a transaction that changes the file. Other programs add sessions without an identity: they get it here.
-pub(super) fn begin(connection: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
+pub(super) fn begin(connection: &mut Connection) -> Result<Transaction<'_>, Fault> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    schema::check_versions(&transaction)?;
     fill_uuids(&transaction)?;
     Ok(transaction)
 }
@@ -73,20 +74,29 @@ pub(super) fn insert(connection: &Connection, new: &NewSession) -> Result<Sessio
         check_name(name)?;
     }
     let created_at = new.created_at.clone().unwrap_or_else(now);
+    let named_at = new.name.as_ref().map(|_| new.named_at.clone().unwrap_or_else(now));
+    let uuid = match new.uuid {
+        Some(uuid) => {
+            tombstones::revive(connection, uuid)?;
+            uuid
+        }
+        None => Uuid::new_v4(),
+    };
     let tick = counts::next_tick(connection)?;
     connection
         .prepare_cached(
-            "INSERT INTO sessions (name, worktree, created, active, uuid, forked_from, last_active)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            "INSERT INTO sessions (name, worktree, created, active, uuid, forked_from, last_active, named_at, generation)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0)",
         )?
         .execute(params![
             new.name.as_deref().unwrap_or(""),
             new.worktree,
             created_at,
             tick,
-            new.uuid.unwrap_or_else(Uuid::new_v4).to_string(),
+            uuid.to_string(),
             new.forked_from.map(|uuid| uuid.to_string()),
-            now(),
+            last_active_or_now(new),
+            named_at,
         ])
         .map_err(|error| not_inserted(connection, error))?;
     let id = session_id(connection.last_insert_rowid()).map_err(|_| StoreError::NumbersUsedUp)?;
@@ -209,12 +219,22 @@ pub(super) const CHANGED: &str = "changes = min(ifnull(changes, 0) + 1, 92233720
 
 pub(super) fn rename(connection: &mut Connection, id: SessionId, name: &str) -> Result<(), Fault> {
     check_name(name)?;
-    let sql = format!("UPDATE sessions SET name = ?2, {CHANGED} WHERE id = ?1");
-    change(connection, id, &sql, params![id.number(), name])
+    let transaction = begin(connection)?;
+    let former = transaction
+        .prepare_cached("SELECT substr(named_at, 1, 100) FROM sessions WHERE id = ?1")?
+        .query_row([id.number()], |row| Ok(text(row.get_ref(0)?).unwrap_or_default()))
+        .optional()?
+        .ok_or(StoreError::NoSuchSession(id))?;
+    transaction
+        .prepare_cached(&format!("UPDATE sessions SET name = ?2, named_at = ?3, {CHANGED} WHERE id = ?1"))?
+        .execute(params![id.number(), name, later_than(&former)])?;
+    connection::commit(transaction)?;
+    Ok(())
 }
 
 pub(super) fn delete(connection: &mut Connection, id: SessionId) -> Result<(), Fault> {
     let transaction = begin(connection)?;
+    tombstones::bury(&transaction, i64::from(id.number()))?;
     // Events and compactions go with their session, by their foreign keys.
     let rows = transaction.execute("DELETE FROM sessions WHERE id = ?1", [id.number()])?;
     changed(id, rows)?;
@@ -548,6 +568,8 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<Option<SessionRecord>> {
         original_run: cells.text(22).filter(|run| !run.is_empty()),
         // The events are added once they are counted.
         revision: cells.count(25),
+        named_at: normal_timestamp(&cells.text(29).unwrap_or_default()),
+        generation: cells.count(30),
         ..SessionRecord::new(id)
     };
     record.damaged = cells.damaged;
@@ -555,12 +577,12 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<Option<SessionRecord>> {
         record.counts.rendered_chars = UNKNOWN;
     }
     // Of the newest summary, which is measured again if its measures are no numbers.
-    record.covered = match integer(row.get_ref(29)?) {
+    record.covered = match integer(row.get_ref(31)?) {
         Some(unknown) if unknown < 0 => UNKNOWN,
-        None if row.get_ref(29)? != ValueRef::Null => UNKNOWN,
+        None if row.get_ref(31)? != ValueRef::Null => UNKNOWN,
         covered => unsigned(covered),
     };
-    record.opening = opening(row.get_ref(30)?);
+    record.opening = opening(row.get_ref(32)?);
     Ok(Some(record))
 }
 
@@ -695,7 +717,7 @@ mod tests {
     #[test]
     fn noted_runs_are_found_by_their_index_alone() {
         let connection = Connection::open_in_memory().unwrap();
-        super::super::schema::create(&connection).unwrap();
+        schema::create(&connection).unwrap();
         let plan: String =
             connection.query_row(&format!("EXPLAIN QUERY PLAN {NOTED_RUNS}"), [], |row| row.get(3)).unwrap();
         assert!(plan.ends_with("COVERING INDEX idx_sessions_noted_run"), "{plan}");
@@ -704,8 +726,8 @@ mod tests {
     #[test]
     fn a_list_is_read_in_its_order() {
         let connection = Connection::open_in_memory().unwrap();
-        super::super::schema::create(&connection).unwrap();
-        let columns = super::super::schema::prepare(Path::new("x"), &connection).unwrap();
+        schema::create(&connection).unwrap();
+        let columns = schema::prepare(Path::new("x"), &connection).unwrap();
         for (order, index) in
             [(ListOrder::Activity, "idx_sessions_last_active"), (ListOrder::Changes, "idx_sessions_active")]
         {
@@ -723,7 +745,7 @@ mod tests {
     #[test]
     fn names_are_found_by_their_index() {
         let connection = Connection::open_in_memory().unwrap();
-        super::super::schema::create(&connection).unwrap();
+        schema::create(&connection).unwrap();
         let filters = [
             NameFilter::Exact("login".to_owned()),
             NameFilter::Exact("S3".to_owned()),

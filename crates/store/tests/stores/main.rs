@@ -32,6 +32,8 @@ mod sqlite_hostile;
 mod sqlite_second_name;
 #[cfg(feature = "sqlite")]
 mod sqlite_together;
+#[cfg(feature = "sqlite")]
+mod sqlite_versions;
 #[cfg(all(feature = "sqlite", target_os = "linux"))]
 mod sqlite_watch;
 

@@ -216,7 +216,7 @@ fn events_get_back_the_numbers_that_their_neighbours_show() {
         "CREATE TABLE copy AS SELECT * FROM events; DROP TABLE events;
          CREATE TABLE events (id INTEGER PRIMARY KEY, session_id INTEGER NOT NULL REFERENCES sessions(id) ON DELETE CASCADE,
            seq INTEGER NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL, char_len INTEGER NOT NULL DEFAULT 0);
-         INSERT INTO events SELECT * FROM copy; DROP TABLE copy;",
+         INSERT INTO events SELECT id, session_id, seq, kind, data, char_len FROM copy; DROP TABLE copy;",
     );
     for (seq, of) in [("'x'", 80), ("-92", 27), ("'x'", 1), ("9", 10), ("11", 10), ("5", 40), ("79", 80)] {
         let folder = Folder::copy_of(&template);
@@ -267,7 +267,7 @@ fn of_a_cut_file_every_row_before_the_cut_stays() {
         assert!(folder.kinds().contains(&"integrity"), "{part}");
         folder.repair();
         let after = folder.events().iter().filter(|event| all.contains(event)).count() as u64;
-        let least = (all.len() as u64 * part / 8).saturating_sub(170);
+        let least = (all.len() as u64 * part / 8).saturating_sub(190);
         assert!(after >= least, "{part} eighths: {after} of {}", all.len());
     }
 }

@@ -63,7 +63,9 @@ impl Table {
     fn own_columns(self) -> Vec<String> {
         let names = match self {
             Self::Sessions => return schema::session_columns().map(|(name, _)| name.to_owned()).collect(),
-            Self::Events => &["id", "session_id", "seq", "kind", "data", "char_len"][..],
+            Self::Events => {
+                &["id", "session_id", "seq", "kind", "data", "char_len", "operation", "entry", "removed"][..]
+            }
             Self::Compactions => &[
                 "id",
                 "session_id",
@@ -100,10 +102,12 @@ impl Table {
         use Value::{Blob, Integer, Null, Text};
         match values {
             [Text(_), Text(_)] => Some(Self::Meta),
-            [Null, Integer(_), Integer(_), Text(_), Blob(_), Integer(_)] => Some(Self::Events),
+            [Null, Integer(_), Integer(_), Text(_), Blob(_), Integer(_), rest @ ..] if rest.len() <= 3 => {
+                Some(Self::Events)
+            }
             // The JSON itself, as the first versions of the original program wrote it.
-            [Null, Integer(_), Integer(_), Text(_), Text(data), Integer(_)]
-                if data.starts_with(['{', '"']) =>
+            [Null, Integer(_), Integer(_), Text(_), Text(data), Integer(_), rest @ ..]
+                if data.starts_with(['{', '"']) && rest.len() <= 3 =>
             {
                 Some(Self::Events)
             }
