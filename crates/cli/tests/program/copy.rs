@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use azureal_core::{
-    Compaction, Event, NewEvent, NewSession, NewTurn, Seq, SessionId, SessionStore, Tokens, TurnTotals,
-    append_events,
+    Compaction, Event, ListQuery, NewEvent, NewSession, NewTurn, Seq, SessionId, SessionStore, Tokens,
+    TurnTotals, append_events,
 };
 use azureal_store::SqliteStore;
 use azureal_store::sqlite::SqliteOptions;
@@ -142,6 +142,7 @@ fn a_file_to_a_file() {
 
 on_every_server! {
     a_file_to_a_server_and_back_is_the_same_to_the_byte
+    the_times_of_the_last_activity_go_to_a_server_and_back
     killed_at_any_moment_it_goes_on_to_a_server
     killed_at_any_moment_it_goes_on_from_a_server
 }
@@ -505,29 +506,78 @@ fn a_terminal_shows_how_far_it_is() {
     assert!(shown.ends_with("\r\u{1b}[J"), "{shown:?}");
 }
 
+/// Makes a store whose sessions were active on days of their own, with and without events.
+fn make_store_of_days(path: &Path) {
+    let store = sqlite(path);
+    let day = |day: u32| Some(format!("2024-02-{day:02}T12:00:00Z"));
+    let new = |name: &str, created: u32, active: u32| NewSession {
+        name: Some(name.to_owned()),
+        named_at: day(created),
+        worktree: ".".to_owned(),
+        created_at: day(created),
+        last_active: day(active),
+        ..NewSession::default()
+    };
+    block_on(async {
+        store.create(new("first", 1, 1)).await.unwrap();
+        store.create(new("second", 2, 2)).await.unwrap();
+        store.create(new("third", 3, 20)).await.unwrap();
+        store.create(new("fourth", 4, 4)).await.unwrap();
+        for (session, active) in [(2, 9), (4, 6)] {
+            let turn = NewTurn { happened_at: day(active), ..NewTurn::verbatim([Event::user("again")]) };
+            store.append(id(session), turn).await.unwrap();
+        }
+        store.close().await.unwrap();
+    });
+}
+
+const DAYS: [(&str, u32); 4] = [("third", 20), ("second", 9), ("fourth", 6), ("first", 1)];
+
+/// Checks the order of a store's sessions, and in a file also their times.
+fn check_days(world: &World, store: &str) {
+    let listed = world.run(&["list", "--all", "--json", "--store", store]).json();
+    let names: Vec<&str> =
+        listed.as_array().unwrap().iter().map(|session| session["name"].as_str().unwrap()).collect();
+    assert_eq!(names, DAYS.map(|(name, _)| name), "{store}");
+    if !store.ends_with(".azs") {
+        return;
+    }
+    let records = block_on(sqlite(&world.path("p").join(store)).list(&ListQuery::default())).unwrap();
+    for (record, (_, day)) in records.iter().zip(DAYS) {
+        assert_eq!(record.last_active, format!("2024-02-{day:02}T12:00:00Z"), "{store}: {}", record.name);
+        assert_eq!(record.named_at, record.created_at, "{store}: {}", record.name);
+    }
+}
+
 #[test]
 fn sessions_stand_in_the_order_in_which_they_were_active() {
     let world = World::new();
-    let store = sqlite(&world.path("p/a.azs"));
-    block_on(async {
-        for name in ["first", "second", "third"] {
-            let new =
-                NewSession { name: Some(name.to_owned()), worktree: ".".to_owned(), ..NewSession::default() };
-            store.create(new).await.unwrap();
-        }
-        append_events(&store, id(2), [Event::user("again")]).await.unwrap();
-        store.close().await.unwrap();
-    });
-    copy(&world, "a.azs", "b.azs");
-    let order = |store: &str| -> Vec<String> {
-        let listed = world.run(&["list", "--all", "--json", "--store", store]).json();
-        listed
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|session| session["name"].as_str().unwrap().to_owned())
-            .collect()
-    };
-    assert_eq!(order("a.azs"), ["second", "third", "first"]);
-    assert_eq!(order("b.azs"), order("a.azs"));
+    make_store_of_days(&world.path("p/a.azs"));
+    check_days(&world, "a.azs");
+    copy(&world, "a.azs", "copied.azs").quiet();
+    let ways: [&[&str]; 4] = [
+        &["import", "a.azs", "--store", "imported.azs"],
+        &["backup", "backup.azs", "--store", "a.azs"],
+        &["restore", "backup.azs", "--store", "restored.azs", "--yes"],
+        &["copy", "--from", "restored.azs", "--to", "again.azs"],
+    ];
+    for arguments in ways {
+        let ran = world.run(arguments);
+        assert_eq!(ran.code, 0, "{ran}");
+    }
+    for store in ["copied.azs", "imported.azs", "backup.azs", "restored.azs", "again.azs"] {
+        check_days(&world, store);
+    }
+}
+
+fn the_times_of_the_last_activity_go_to_a_server_and_back<S: Server>() {
+    let Some(server) = S::shared() else { return };
+    let world = World::new();
+    make_store_of_days(&world.path("p/a.azs"));
+    let on_server = server.store("days");
+    copy(&world, "a.azs", &on_server).quiet();
+    copy(&world, &on_server, "b.azs").quiet();
+    for store in [&*on_server, "b.azs"] {
+        check_days(&world, store);
+    }
 }

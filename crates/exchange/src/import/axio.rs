@@ -36,6 +36,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<IncomingSession, super::Im
         label: path.display().to_string(),
         identity: SessionIdentity::of_origin(format!("axio-list:{hash}")),
         name: path.file_stem().map(|stem| stem.to_string_lossy().into_owned()),
+        named_at: None,
         worktree: None,
         created_at: None,
         last_active: None,

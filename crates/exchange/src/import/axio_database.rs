@@ -89,6 +89,7 @@ impl AxioSessions {
             label: format!("{} {}", self.database.source().display(), session.id),
             identity: SessionIdentity::of_origin(format!("axio:{}@{}", session.id, session.created_at)),
             name: Some(session.id.clone()),
+            named_at: None,
             worktree: None,
             created_at: Some(session.created_at.clone()),
             last_active: Some(session.last_active.clone()),

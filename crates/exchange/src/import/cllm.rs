@@ -84,6 +84,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<IncomingSession, ImportErr
         last_active: stored.updated_at.or_else(|| stored.created_at.clone()),
         created_at: stored.created_at,
         name: Some(stored.id),
+        named_at: None,
         worktree: None,
         texts,
         compactions: Vec::new(),

@@ -176,13 +176,16 @@ impl SessionImport<'_> {
             Some(name) => Some(free_name(self.store, name).await?),
             None => None,
         };
+        let time = |time: &Option<String>| time.as_deref().and_then(to_the_second);
         let new = NewSession {
-            created_at: begun.as_deref().and_then(to_the_second),
+            created_at: time(&begun),
+            // Another name is given now.
+            named_at: time(&incoming.named_at).filter(|_| name == incoming.name),
             name,
             worktree: incoming.worktree.clone().unwrap_or_else(|| self.worktree.to_owned()),
             uuid,
             forked_from,
-            ..NewSession::default()
+            last_active: time(&incoming.last_active),
         };
         let mut rest = incoming.texts.reader();
         let turn = self.next_turn(&mut rest, Counted::default(), uncounted, Some(&mark)).await?;

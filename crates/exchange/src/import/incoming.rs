@@ -15,6 +15,8 @@ pub struct IncomingSession {
     pub(crate) identity: SessionIdentity,
     /// The name in the source. After the import, the name in the store.
     pub(crate) name: Option<String>,
+    /// The time at which it got this name, in the format of the source; `None` if the source does not have it.
+    pub(crate) named_at: Option<String>,
     /// The worktree of the session, in azureal's own formats.
     pub(crate) worktree: Option<String>,
     /// The creation time, in the format of the source.

@@ -92,6 +92,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<IncomingSession, ImportErr
         ),
         totals,
         name: Some(session.name).filter(|name| *name != session.id),
+        named_at: None,
         created_at: Some(session.created.clone()),
         last_active: Some(session.last_active),
         worktree: Some(session.worktree).filter(|worktree| !worktree.is_empty()),

@@ -89,6 +89,7 @@ impl SourceStore {
             label: format!("{} {}", self.name(), record.id),
             identity,
             name: record.has_own_name().then(|| record.name.clone()),
+            named_at: Some(record.named_at.clone()),
             created_at: Some(record.created_at.clone()),
             last_active: Some(record.last_active.clone()),
             worktree: Some(record.worktree.clone()).filter(|worktree| !worktree.is_empty()),

@@ -18,6 +18,7 @@ fn incoming(texts: &[&str]) -> IncomingSession {
         label: "test".into(),
         identity: SessionIdentity::of_origin("test:1".into()),
         name: Some("n".into()),
+        named_at: None,
         worktree: None,
         created_at: None,
         last_active: None,
