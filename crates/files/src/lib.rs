@@ -9,7 +9,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
@@ -30,6 +30,8 @@ pub const OURS: &str = ".azureal";
 /// The folder that belongs to azureal in the git directory of a project, under the same rule.
 pub const OURS_IN_GIT: &str = "azureal";
 
+/// The file that shows that a temporary folder is ours.
+pub const MARKER: &str = ".azureal-temporary";
 /// The most names that are tried for a file that is set aside.
 const MOST_SET_ASIDE: usize = 1_000;
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -247,6 +249,36 @@ impl Folder {
         Ok(HeldFolder(self))
     }
 
+    /// Marks the folder as one that this program created, before anything else is in it: [`is_marked`](Self::is_marked). The mark is a
+    /// file with the inode of the folder.
+    pub fn mark(&self) -> io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let marker = rustix::fs::openat(&*self.handle, MARKER, flags, Mode::RUSR | Mode::WUSR)?;
+        File::from(marker).write_all(self.inode()?.as_bytes())
+    }
+
+    /// Returns whether the folder was [marked](Self::mark). Name, place, owner and mode of a folder of the user may be those of one of
+    /// ours. A copy of a marked folder, from an archive or another machine, has the mark of another one.
+    pub fn is_marked(&self) -> bool {
+        let read = || -> io::Result<bool> {
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let marker = File::from(rustix::fs::openat(&*self.handle, MARKER, flags, Mode::empty())?);
+            let mut text = String::new();
+            marker.take(100).read_to_string(&mut text)?;
+            Ok(text == self.inode()?)
+        };
+        read().unwrap_or(false)
+    }
+
+    /// Removes the mark, once the folder is no temporary one any more.
+    pub fn remove_mark(&self) -> io::Result<()> {
+        self.remove(OsStr::new(MARKER))
+    }
+
+    fn inode(&self) -> io::Result<String> {
+        Ok(rustix::fs::fstat(&*self.handle)?.st_ino.to_string())
+    }
+
     /// Makes new and removed names in it survive a loss of power.
     pub fn sync(&self) -> io::Result<()> {
         Ok(rustix::fs::fsync(&*self.handle)?)
@@ -265,6 +297,7 @@ impl Folder {
 }
 
 /// A folder that is locked as a whole, until this is dropped.
+#[derive(Debug)]
 pub struct HeldFolder(Folder);
 
 impl Drop for HeldFolder {

@@ -41,6 +41,30 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
+#[test]
+fn folders_and_files_of_the_user_beside_a_backup_stay() {
+    let world = world();
+    for path in
+        ["backups/azureal-2026-11-18/notes", "backups/azureal-1-x/notes", "backups/today.azs.new-999999-11"]
+    {
+        world.file(path, "precious");
+    }
+    for folder in ["azureal-2026-11-18", "azureal-1-x"] {
+        let folder = world.path("backups").join(folder);
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
+    }
+    let before = world.snapshot("backups");
+    let backup = world.path("backups/today.azs");
+    let path = backup.to_str().unwrap();
+    for arguments in [&["backup", path][..], &["import", path], &["backup", "--force", path]] {
+        assert_eq!(world.run(arguments).code, 0);
+        let after = world.snapshot("backups");
+        for found in &before {
+            assert!(after.contains(found), "{} after {arguments:?}", found.0.display());
+        }
+    }
+}
+
 /// As when a turn ends between the copy of the file and that of the outputs.
 #[test]
 fn a_backup_has_no_output_of_turns_that_it_does_not_have() {

@@ -180,8 +180,8 @@ impl StoreFile {
     ) -> Result<Option<T>, StoreError> {
         self.make_folder()?;
         self.remove_leftovers();
-        let unfinished = self.unfinished();
-        let made = self.fill_new(&unfinished, fill).and_then(|made| {
+        let (unfinished, file) = self.create_unfinished().map_err(|error| self.io(error))?;
+        let made = self.fill_new(&unfinished, &file, fill).and_then(|made| {
             let published = publish(&unfinished, &self.path).map_err(|error| self.io(error))?;
             Ok(published.then_some(made))
         });
@@ -192,23 +192,34 @@ impl StoreFile {
         made
     }
 
-    /// Returns a temporary name beside the file, which the next process cleans up if this one is killed.
-    pub(super) fn unfinished(&self) -> PathBuf {
-        let attempt = ATTEMPTS.fetch_add(1, Ordering::Relaxed);
-        with_suffix(&self.path, &format!("{UNFINISHED}{}-{attempt}", std::process::id()))
+    /// Returns the temporary name of a file beside this one, which the next process cleans up if this one is killed. The name has the
+    /// inode of the file, so that no file of the user is taken for one of ours.
+    pub(super) fn unfinished(&self, found: &Metadata) -> PathBuf {
+        with_suffix(&self.path, &format!("{UNFINISHED}{}-{}", std::process::id(), found.ino()))
     }
 
-    /// Creates a file that is private from its first moment, which SQLite would not do.
-    pub(super) fn create_private(&self, path: &Path) -> io::Result<File> {
-        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+    /// Creates a file under a temporary name. It is private from its first moment, which SQLite would not do.
+    pub(super) fn create_unfinished(&self) -> io::Result<(PathBuf, File)> {
+        let attempt = ATTEMPTS.fetch_add(1, Ordering::Relaxed);
+        let first = with_suffix(&self.path, &format!("{UNFINISHED}{}-{attempt}.tmp", std::process::id()));
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&first)?;
+        let path = file.metadata().map(|found| self.unfinished(&found));
+        let named = path.and_then(|path| fs::rename(&first, &path).map(|()| path));
+        match named {
+            Ok(path) => Ok((path, file)),
+            Err(error) => {
+                drop(fs::remove_file(&first));
+                Err(error)
+            }
+        }
     }
 
     fn fill_new<T>(
         &self,
         unfinished: &Path,
+        file: &File,
         fill: impl FnOnce(&mut Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let file = self.create_private(unfinished).map_err(|error| self.io(error))?;
         let connection = Connection::open(unfinished).map_err(|error| self.sqlite(error));
         let made = connection.and_then(|mut connection| {
             // The file is not visible before it is finished and synced, so it needs no journal.
@@ -263,9 +274,11 @@ impl StoreFile {
     /// Removes what creations that were killed have left.
     pub(super) fn remove_leftovers(&self) {
         for (path, end) in self.all_unfinished() {
-            let owner = end.split('-').next().and_then(|owner| owner.parse().ok());
-            let Some(owner) = owner.and_then(rustix::process::Pid::from_raw) else { continue };
-            if rustix::process::test_kill_process(owner) == Err(rustix::io::Errno::SRCH) {
+            let Some((owner, inode)) = end.split_once('-') else { continue };
+            let Some(owner) = owner.parse().ok().and_then(rustix::process::Pid::from_raw) else { continue };
+            let is_ours = fs::symlink_metadata(&path)
+                .is_ok_and(|found| found.is_file() && found.ino().to_string() == inode);
+            if is_ours && rustix::process::test_kill_process(owner) == Err(rustix::io::Errno::SRCH) {
                 // Only cleanup: a file that cannot be removed does no harm.
                 drop(fs::remove_file(path));
             }
@@ -385,7 +398,7 @@ fn narrow(path: &Path, mode: u32) -> io::Result<()> {
 
 const ANOTHER_NAME: &str = "it has another name elsewhere (a hard link)";
 
-/// The prefix of a store that is being created; the id of the process follows.
+/// The prefix of a store that is being created; the id of the process and the inode of the file follow.
 const UNFINISHED: &str = ".new-";
 /// Tells the attempts of one process apart.
 static ATTEMPTS: AtomicU64 = AtomicU64::new(0);

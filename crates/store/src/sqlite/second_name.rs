@@ -133,7 +133,7 @@ impl SecondName {
         if found.nlink() > 1 {
             return Err(store.linked(&self.path, &found));
         }
-        let temporary = store.unfinished();
+        let temporary = store.unfinished(&found);
         fs::hard_link(&self.path, &temporary).map_err(not_done)?;
         let put_back = self.check_and_publish(store, &folder, &temporary, is_log_saved);
         // What is left of it, which is nothing if it has become the first name.
@@ -284,8 +284,8 @@ pub(super) fn rewrite(store: &StoreFile, lost: &Connection) -> Result<Option<Fil
     let io = |error| super::error::from_io(store.path(), error);
     store.make_folder()?;
     store.remove_leftovers();
-    let temporary = store.unfinished();
-    let copied = store.create_private(&temporary).map_err(io).and_then(|file| {
+    let (temporary, file) = store.create_unfinished().map_err(io)?;
+    let write = || {
         let mut copy = Connection::open(&temporary).map_err(sqlite)?;
         copy.execute_batch("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;").map_err(sqlite)?;
         let backup = rusqlite::backup::Backup::new(lost, &mut copy).map_err(sqlite)?;
@@ -299,7 +299,8 @@ pub(super) fn rewrite(store: &StoreFile, lost: &Connection) -> Result<Option<Fil
                 Err(StoreError::Corrupt { place: store.path().display().to_string(), why })
             }
         }
-    });
+    };
+    let copied = write();
     for suffix in [""].iter().chain(&COMPANIONS) {
         drop(fs::remove_file(with_suffix(&temporary, suffix)));
     }

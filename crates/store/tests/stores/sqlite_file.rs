@@ -678,10 +678,30 @@ fn a_store_that_was_removed_while_it_is_open_is_written_again() {
 fn leftovers_of_a_killed_creation_are_removed() {
     let project = Project::new();
     std::fs::create_dir(project.path().parent().unwrap()).unwrap();
-    let left = project.path().with_file_name("sessions.azs.new-999999999-0");
+    let left = project.path().with_file_name("left");
     std::fs::write(&left, "half").unwrap();
+    let inode = std::fs::metadata(&left).unwrap().ino();
+    std::fs::rename(&left, left.with_file_name(format!("sessions.azs.new-999999999-{inode}"))).unwrap();
     new_session(&project.store());
     assert_eq!(project.files(), [".gitignore", "sessions.azs"]);
+}
+
+#[test]
+fn a_file_of_the_user_is_no_leftover_whatever_its_name_is() {
+    let project = Project::new();
+    std::fs::create_dir(project.path().parent().unwrap()).unwrap();
+    let theirs =
+        ["sessions.azs.new-999999999-0", "sessions.azs.new-999999999-11", "sessions.azs.new-999999999"];
+    for name in theirs {
+        std::fs::write(project.path().with_file_name(name), "precious").unwrap();
+    }
+    let inode = std::fs::metadata(project.path().with_file_name(theirs[0])).unwrap().ino();
+    let copied = format!("sessions.azs.new-999999999-{inode}");
+    std::fs::write(project.path().with_file_name(&copied), "of another file").unwrap();
+    append(&project.store(), new_session(&project.store()), talk("x"));
+    for name in theirs.into_iter().chain([copied.as_str()]) {
+        assert!(project.files().contains(&name.to_owned()), "{name}");
+    }
 }
 
 #[test]

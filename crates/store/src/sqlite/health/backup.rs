@@ -59,8 +59,8 @@ pub(super) fn back_up_open(
         return Err(exists(to));
     }
     target.remove_leftovers();
-    let temporary = target.unfinished();
-    let written = write_copy(&target, source, &temporary, progress);
+    let (temporary, file) = target.create_unfinished().map_err(|error| error::from_io(to, error))?;
+    let written = write_copy(&target, source, &temporary, &file, progress);
     let written = written.and_then(|()| check(&target, &temporary, progress));
     let done = written.and_then(|()| {
         let io = |error| error::from_io(to, error);
@@ -87,11 +87,11 @@ fn write_copy(
     target: &StoreFile,
     source: &Connection,
     temporary: &Path,
+    file: &fs::File,
     progress: Progress<'_>,
 ) -> Result<(), StoreError> {
     let io = |error| error::from_io(target.path(), error);
     let sqlite = |error| error::from_sqlite(target.path(), error);
-    let file = target.create_private(temporary).map_err(io)?;
     let mut copy = Connection::open(temporary).map_err(sqlite)?;
     copy.execute_batch("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;").map_err(sqlite)?;
     copy_pages(source, &mut copy, progress).map_err(sqlite)?;
@@ -152,10 +152,11 @@ fn copy_pages(from: &Connection, to: &mut Connection, progress: Progress<'_>) ->
 /// [`restored`].
 pub fn restore(copy: &Path, store: &Path, note: &str, progress: Progress<'_>) -> Result<(), StoreError> {
     let target = StoreFile::new(store.to_owned(), None);
-    let temporary = target.unfinished();
     target.make_folder()?;
     target.remove_leftovers();
-    let done = restore_by(&target, copy, store, &temporary, note, progress);
+    let (temporary, file) = target.create_unfinished().map_err(|error| error::from_io(store, error))?;
+    let done = write_copy(&target, &open_file(copy)?.0, &temporary, &file, progress)
+        .and_then(|()| restore_by(&target, store, &temporary, note, progress));
     for suffix in [""].iter().chain(&COMPANIONS) {
         drop(fs::remove_file(with_suffix(&temporary, suffix)));
     }
@@ -164,13 +165,11 @@ pub fn restore(copy: &Path, store: &Path, note: &str, progress: Progress<'_>) ->
 
 fn restore_by(
     target: &StoreFile,
-    copy: &Path,
     store: &Path,
     temporary: &Path,
     note: &str,
     progress: Progress<'_>,
 ) -> Result<(), StoreError> {
-    write_copy(target, &open_file(copy)?.0, temporary, progress)?;
     check_copy(target, temporary, progress)?;
     let sqlite = |error| error::from_sqlite(store, error);
     let mut codec = Codec::new().map_err(|error| error::from_io(store, error))?;

@@ -345,9 +345,8 @@ fn replace(
         drop(lock.execute_batch("BEGIN IMMEDIATE"));
     }
     file.remove_leftovers();
-    let temporary = file.unfinished();
+    let (temporary, new_file) = file.create_unfinished().map_err(io)?;
     let made = (|| {
-        let new_file = file.create_private(&temporary).map_err(io)?;
         let sqlite = |error| error::from_sqlite(store, error);
         let new = Connection::open(&temporary).map_err(sqlite)?;
         new.execute_batch("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;").map_err(sqlite)?;
