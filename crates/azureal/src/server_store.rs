@@ -1,17 +1,18 @@
 //! Stores on a server: which project of it is meant, with which password, and what this machine keeps for it.
 
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder};
-use std::io::ErrorKind;
+use std::fs::{self, DirBuilder, File};
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use azureal_files::Folder;
 use azureal_store::postgres::PostgresAddress;
 use azureal_store::redis::RedisAddress;
 use azureal_store::sqlite::make_folder_of;
 use azureal_store::{AddressError, ServerAddress, ServerStore};
-use tracing::{debug, info};
+use tracing::info;
 
 use crate::environment::Environment;
 use crate::error::{Error, quoted};
@@ -24,8 +25,8 @@ pub(crate) trait Address: ServerAddress {
     /// What its kind is called in the name of a folder.
     const KIND: &str;
 
-    /// Finds the password where it lies for programs that have none: in the environment, or in a file.
-    fn find_password(&self, environment: &Environment, notices: &mut Vec<Notice>) -> Option<String>;
+    /// Adds the password from where programs without one find it: the environment, or a file.
+    fn add_password(&mut self, environment: &Environment, notices: &mut Vec<Notice>);
 
     /// Returns what else tells this store from others on its server.
     fn part(&self) -> &str {
@@ -37,16 +38,16 @@ impl Address for PostgresAddress {
     const KIND: &str = "postgres";
 
     /// As PostgreSQL's own programs find it.
-    fn find_password(&self, environment: &Environment, notices: &mut Vec<Notice>) -> Option<String> {
+    fn add_password(&mut self, environment: &Environment, notices: &mut Vec<Notice>) {
         let variable = |name: &str| environment.variable(name).filter(|value| !value.is_empty());
-        variable("PGPASSWORD").map(str::to_owned).or_else(|| {
-            let passfile = match environment.value("PGPASSFILE") {
-                Some(path) => PathBuf::from(path),
-                None => environment.home()?.join(".pgpass"),
-            };
+        if let Some(password) = variable("PGPASSWORD") {
+            return self.set_password(password);
+        }
+        let in_home = || environment.home().map(|home| home.join(".pgpass"));
+        if let Some(passfile) = environment.value("PGPASSFILE").map(PathBuf::from).or_else(in_home) {
             let login = variable("USER").or_else(|| variable("LOGNAME")).unwrap_or_default();
-            self.password_in(&read_private(&passfile, notices)?, login)
-        })
+            set_password_file(self, login, passfile, notices);
+        }
     }
 
     fn part(&self) -> &str {
@@ -58,14 +59,25 @@ impl Address for RedisAddress {
     const KIND: &str = "redis";
 
     /// There is no file that all programs for Redis know, so ours is named.
-    fn find_password(&self, environment: &Environment, notices: &mut Vec<Notice>) -> Option<String> {
+    fn add_password(&mut self, environment: &Environment, notices: &mut Vec<Notice>) {
         let password = environment.variable("AZUREAL_REDIS_PASSWORD").filter(|value| !value.is_empty());
-        password.map(str::to_owned).or_else(|| {
-            let file = environment.value("AZUREAL_REDIS_PASSWORD_FILE")?;
-            let text = read_private(Path::new(file), notices)?;
-            Some(text.lines().next().unwrap_or_default().to_owned())
-        })
+        if let Some(password) = password {
+            self.set_password(password);
+        } else if let Some(file) = environment.value("AZUREAL_REDIS_PASSWORD_FILE") {
+            set_password_file(self, "", file.into(), notices);
+        }
     }
+}
+
+/// Has the password read from a file for every new connection. What keeps the file from being used is said once.
+fn set_password_file(
+    address: &mut impl ServerAddress,
+    login: &str,
+    file: PathBuf,
+    notices: &mut Vec<Notice>,
+) {
+    read_private(&file, notices);
+    address.set_password_file(login, Arc::new(move || read_private(&file, &mut Vec::new())));
 }
 
 /// Says what is wrong with an address, without repeating any of it.
@@ -87,15 +99,15 @@ pub(crate) fn complete<A: Address>(
             address.set_former_project(&former);
         }
     }
-    if !address.has_password()
-        && let Some(password) = address.find_password(environment, notices)
-    {
-        debug!("found the password of the store in the environment or in a file");
-        address.set_password(&password);
+    if !address.has_password() {
+        address.add_password(environment, notices);
     }
     info!(kind = A::KIND, %address, project = address.project(), "uses a store on a server");
     Ok(())
 }
+
+/// The largest part of a password file that is read, in bytes.
+const LARGEST_PASSWORD_FILE: u64 = 1 << 20;
 
 /// Reads a file that only its owner may read. One that others can read is not used, as PostgreSQL does not.
 fn read_private(path: &Path, notices: &mut Vec<Notice>) -> Option<String> {
@@ -108,8 +120,10 @@ fn read_private(path: &Path, notices: &mut Vec<Notice>) -> Option<String> {
         notices.push(Notice::OpenPasswordFile(path.to_owned()));
         return None;
     }
-    match fs::read_to_string(path) {
-        Ok(text) => Some(text),
+    let mut text = String::new();
+    let file = File::open(path).and_then(|file| file.take(LARGEST_PASSWORD_FILE).read_to_string(&mut text));
+    match file {
+        Ok(_) => Some(text),
         Err(error) => {
             notices.push(Notice::UnreadablePasswordFile(Error::file(path, &error)));
             None

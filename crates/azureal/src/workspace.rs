@@ -70,6 +70,8 @@ pub struct Options {
     /// Whether calls of a store in a file may block the thread that makes them. For programs that do one thing after the other: it saves a thread.
     /// Otherwise no call blocks an executor.
     pub may_block: bool,
+    /// Called while opening waits for another client of a server, with the reason in one line.
+    pub report_wait: Option<fn(&str)>,
 }
 
 /// Something that the user should know, though it is no error.
@@ -272,6 +274,16 @@ impl Workspace {
         named.filter(|name| !name.is_empty()).map(str::to_owned)
     }
 
+    /// Returns an id of this machine and the user's home on it, which says nothing about them.
+    pub(crate) fn machine(&self) -> String {
+        let holder = this_process("");
+        let home = self.environment.home().unwrap_or_default();
+        let home = home.as_os_str().as_bytes();
+        let text = [holder.host.as_bytes(), holder.user.as_bytes(), home].join(&b'\0');
+        let hash = blake3::hash(&text).to_hex();
+        hash.get(..16).unwrap_or(&hash).to_owned()
+    }
+
     /// Returns the same workspace with a store that is empty, and gone afterwards.
     #[must_use]
     pub fn ephemeral(&self) -> Self {
@@ -455,7 +467,10 @@ fn open_store(
         Some(StoreChoice::File(path)) => in_file(path, options.may_block, originals.keep)?,
         Some(StoreChoice::Postgres(mut address)) => {
             server_store::complete(&mut *address, project, environment, notices)?;
-            let mut store = on_own_thread(PostgresStore::open(&address, PostgresOptions::default()))?;
+            let usual = PostgresOptions::default();
+            let server_options =
+                PostgresOptions { report_wait: options.report_wait.unwrap_or(usual.report_wait), ..usual };
+            let mut store = on_own_thread(PostgresStore::open(&address, server_options))?;
             server_store::settle_name(&mut store, &*address, is_ours)?;
             let folder = server_store::folder(&*address, store.project(), project);
             // What goes to a server is masked. Not before it is needed: a redactor takes milliseconds to build.

@@ -10,7 +10,7 @@ use azureal_serve::mcp::answer_relayed;
 use crate::confirm::{Answer, ask};
 use crate::environment::environment;
 use crate::failure::Failure;
-use crate::output::warn;
+use crate::output::{tell, warn};
 
 /// Opens the store that is named, or else the project's. Asks where only the user knows the answer, and warns.
 pub(crate) fn open_workspace(store: Option<&Path>) -> Result<Workspace, Failure> {
@@ -24,7 +24,8 @@ pub(crate) fn open_for_interface(store: Option<&Path>) -> Result<Workspace, Fail
 }
 
 fn open(store: Option<&Path>, may_block: bool) -> Result<Workspace, Failure> {
-    let mut options = Options { store: store.map(Path::to_owned), may_block, ..Options::default() };
+    let store = store.map(Path::to_owned);
+    let mut options = Options { store, may_block, report_wait: Some(tell), ..Options::default() };
     let environment = environment();
     let mut opened = Workspace::open(Path::new("."), &environment, &options);
     if let Err(error) = &opened

@@ -27,6 +27,6 @@ pub use postgres::PostgresStore;
 #[cfg(feature = "redis")]
 pub use redis::RedisStore;
 #[cfg(any(feature = "postgres", feature = "redis"))]
-pub use server::{AddressError, ServerAddress, ServerStore};
+pub use server::{AddressError, ReadFile, ServerAddress, ServerStore};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;

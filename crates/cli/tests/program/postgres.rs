@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::servers::{
     answers_as_a_file_does, full_on_another_machine, keeps_no_output_unless_it_is_shared,
-    keeps_output_that_is_shared, local_originals, output_on_another_machine, recorded_output,
+    keeps_output_that_is_shared, local_originals, output_on_another_machine, recorded_output, recording,
     recovers_a_turn, run_at_home, run_on,
 };
 use crate::world::World;
@@ -63,6 +63,11 @@ fn a_password_comes_from_the_environment_or_a_file() {
     assert_eq!(list("PGPASSWORD", server.password()).code, 0);
     assert_eq!(list("PGPASSFILE", passfile.to_str().unwrap()).code, 0);
     assert_eq!(list("HOME", home.to_str().unwrap()).code, 0);
+    // Of several hosts each has its own line.
+    let mut command = world.command(&["list", "--all"]);
+    let both = server.url_without_password().replace("@", "@127.0.0.1:1,");
+    let ran = command.env("AZUREAL_STORE", format!("{both}?project=passwords")).env("HOME", &home).output();
+    assert_eq!(world.ran(ran.unwrap()).code, 0);
     set_mode(0o644);
     let ran = list("HOME", home.to_str().unwrap());
     assert_eq!(ran.code, 1);
@@ -102,6 +107,26 @@ fn no_error_tells_a_password() {
     error: postgres://127.0.0.1:1/d cannot be reached (tried for 2 s): connection refused
     hint: see that the server runs and that its address is right, then do it again
     ");
+}
+
+#[test]
+fn nothing_is_missing_of_an_output_whose_secrets_are_masked() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let store = format!("{}&schema=masked", url(server, "masked"));
+    let world = World::new();
+    let secret = "sk-ant-api03-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789abcdefghijklmn-opqrstuv";
+    let recording = fs::read_to_string(recording()).unwrap();
+    let first = recording.lines().next().unwrap();
+    let line = format!(r#"{{"type":"system","subtype":"status","session_id":"x","note":"{secret}"}}"#);
+    let printed = world.file("printed", &recording.replacen(first, &format!("{first}\n{line}"), 1));
+    world.program("claude", &format!("cat > /dev/null\ncat '{}'", printed.display()));
+    world.file("home/.config/azureal/azufig.toml", "[originals]\nshare = true\n");
+    assert_eq!(run_at_home(&world, &store, &["run", "-s", "work", "-a", "claude", "hi"]).code, 0);
+    let ran = run_at_home(&world, &store, &["original", "work"]);
+    assert!(!ran.stdout.contains(secret) && ran.stdout.len() < fs::read(&printed).unwrap().len(), "{ran}");
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    let full = run_at_home(&world, &store, &["show", "work", "--full"]).quiet();
+    assert!(full.contains("logo.png") && !full.contains("omitted"), "{full}");
 }
 
 #[test]

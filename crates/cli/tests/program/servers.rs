@@ -212,7 +212,7 @@ pub(crate) fn recovers_a_turn(world: &World, store: &str) {
 }
 
 /// A recorded turn with many tools, whose results are stored short.
-fn recording() -> PathBuf {
+pub(crate) fn recording() -> PathBuf {
     let fixtures = "../agents/tests/fixtures/claude/current/multi-tool/stdout.jsonl";
     Path::new(env!("CARGO_MANIFEST_DIR")).join(fixtures)
 }

@@ -10,7 +10,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio_postgres::config::{Host, SslMode};
 
 use super::passfile;
-use crate::server::{AddressError, ProjectName, ServerAddress, options, project_hint};
+use crate::server::{AddressError, ProjectName, ReadFile, ServerAddress, options, project_hint};
 
 /// The schema of the tables if the URL names none.
 const DEFAULT_SCHEMA: &str = "azureal";
@@ -47,6 +47,35 @@ pub struct PostgresAddress {
     pub(super) root_certificates: Option<String>,
     pub(super) schema: String,
     pub(super) project: ProjectName,
+    /// The passwords of hosts, if the URL has none.
+    pub(super) passfile: Option<Passfile>,
+}
+
+/// A password file, as PostgreSQL's own programs read it.
+#[derive(Clone)]
+pub(super) struct Passfile {
+    read: ReadFile,
+    /// The user's name on this machine, which is also the name on the server unless the URL has another.
+    login: String,
+}
+
+impl Passfile {
+    /// Returns the password for the one host of a configuration.
+    pub(super) fn password(&self, config: &tokio_postgres::Config) -> Option<String> {
+        let user = config.get_user().unwrap_or(&self.login);
+        let host = match config.get_hosts().first()? {
+            Host::Tcp(host) => host.as_str(),
+            #[cfg(unix)]
+            Host::Unix(_) => "localhost",
+        };
+        let login = passfile::Login {
+            host,
+            port: config.get_ports().first().copied().unwrap_or(5432),
+            database: config.get_dbname().unwrap_or(user),
+            user,
+        };
+        passfile::find(&(self.read)()?, &login)
+    }
 }
 
 /// The encryption of a connection, as in PostgreSQL's own `sslmode`.
@@ -67,24 +96,6 @@ impl PostgresAddress {
     /// Returns the schema of the tables.
     pub fn schema(&self) -> &str {
         &self.schema
-    }
-
-    /// Finds the password in the text of a password file, as PostgreSQL's own programs do with `~/.pgpass`. `login`
-    /// is the name of the user on this machine, which is also the name on the server unless the URL has another.
-    pub fn password_in(&self, passfile: &str, login: &str) -> Option<String> {
-        let user = self.config.get_user().unwrap_or(login);
-        let host = match self.config.get_hosts().first()? {
-            Host::Tcp(host) => host.as_str(),
-            #[cfg(unix)]
-            Host::Unix(_) => "localhost",
-        };
-        let login = passfile::Login {
-            host,
-            port: self.config.get_ports().first().copied().unwrap_or(5432),
-            database: self.config.get_dbname().unwrap_or(user),
-            user,
-        };
-        passfile::find(passfile, &login)
     }
 }
 
@@ -107,6 +118,10 @@ impl ServerAddress for PostgresAddress {
 
     fn set_password(&mut self, password: &str) {
         self.config.password(password);
+    }
+
+    fn set_password_file(&mut self, login: &str, read: ReadFile) {
+        self.passfile = Some(Passfile { read, login: login.to_owned() });
     }
 
     fn hint(error: &AddressError) -> String {
@@ -177,7 +192,7 @@ impl FromStr for PostgresAddress {
             TlsMode::Prefer => SslMode::Prefer,
             TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => SslMode::Require,
         });
-        Ok(Self { config, tls, root_certificates, schema, project })
+        Ok(Self { config, tls, root_certificates, schema, project, passfile: None })
     }
 }
 

@@ -12,26 +12,23 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use azureal_core::StoreError;
-use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod};
+use deadpool::Runtime;
+use deadpool::managed::Pool;
 use tokio::runtime::Handle;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Config, Connection, Row, Socket};
+use tokio_postgres::{Client, Connection, Row, Socket};
 use tracing::debug;
 
 use super::PostgresOptions;
 use super::address::PostgresAddress;
+use super::dial::{Dialer, Object};
 use super::error::Fault;
-use super::tls::{Connector, Stream};
+use super::tls::Stream;
 use crate::server::{
     ANSWER_TIMEOUT, CONNECT_TIMEOUT, Overflow, OwnThread, TIMEOUT_PER_MIB, Transient, retry_with_backoff,
     too_large,
 };
 
-/// The least time for an attempt to connect, however small the retry budget.
-const SHORTEST_CONNECT: Duration = Duration::from_secs(2);
-/// The time after which a silent peer is given up. Well below the retry budget of a store, so that there is time for
-/// another connection.
-const SILENCE: Duration = Duration::from_secs(10);
 /// The time limit of a call whose work grows with the session, and that may wait for others.
 const LONG_ANSWER: Duration = Duration::from_secs(600);
 
@@ -137,26 +134,23 @@ impl Call {
 /// The way to the server, for work on the store's thread.
 #[derive(Clone)]
 pub(super) struct Lines {
-    pool: Pool,
-    config: Config,
-    connector: Connector,
+    pool: Pool<Dialer>,
     overflow: Overflow,
 }
 
 impl Lines {
     /// Opens a connection outside the pool. It does no work unless its second half is polled.
     pub(super) async fn open_another(&self) -> Result<(Client, Connection<Socket, Stream>), Fault> {
-        within(CONNECT_TIMEOUT, self.config.connect(self.connector.clone())).await
+        self.pool.manager().dial().await
     }
 
     /// Runs a call on one of the pool's connections, once.
     pub(super) async fn run(&self, call: &Call) -> Result<Vec<Row>, Fault> {
-        self.attempt(call, CONNECT_TIMEOUT, false).await
+        self.attempt(call, false).await
     }
 
-    async fn attempt(&self, call: &Call, to_connect: Duration, is_repeated: bool) -> Result<Vec<Row>, Fault> {
-        // It counts for the whole of it: what accepts a connection need not be a server.
-        let connection = within(to_connect, self.pool.get()).await.map_err(|fault| self.judged(fault))?;
+    async fn attempt(&self, call: &Call, is_repeated: bool) -> Result<Vec<Row>, Fault> {
+        let connection = self.pool.get().await.map_err(|error| self.judged(error.into()))?;
         match within(call.limit, call.query(&connection, is_repeated)).await {
             Ok(rows) => Ok(rows),
             Err(fault) => {
@@ -165,6 +159,10 @@ impl Lines {
                     debug!(error = fault.kind(), "drops the connection");
                     // Whatever is wrong with it, another one may be better.
                     drop(Object::take(connection));
+                    if fault.is_about_connection() {
+                        // Those to the same host are as dead, and each would take as long to notice.
+                        self.pool.retain(|_, _| false);
+                    }
                 }
                 Err(fault)
             }
@@ -195,30 +193,17 @@ impl Connections {
     pub(super) fn start(address: &PostgresAddress, options: PostgresOptions) -> Result<Self, StoreError> {
         let place = address.to_string();
         let other = |source| StoreError::Other { place: place.clone(), source };
-        let mut config = address.config.clone();
         let overflow = Overflow::default();
-        let connector = Connector::new(address, &mut config, overflow.clone()).map_err(other)?;
-        if config.get_application_name().is_none() {
-            config.application_name("azureal");
-        }
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(CONNECT_TIMEOUT);
-        }
-        if config.get_keepalives_idle() == Config::new().get_keepalives_idle() {
-            config.keepalives_idle(SILENCE);
-        }
-        config.tcp_user_timeout(SILENCE);
-        // Connections are not asked whether they are well: that would be a round trip for every call. One that
-        // turns out not to be is thrown away.
-        let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let manager = Manager::from_config(config.clone(), connector.clone(), recycling);
-        let pool = Pool::builder(manager)
+        let dialer = Dialer::new(address, overflow.clone()).map_err(other)?;
+        let pool = Pool::builder(dialer)
             .max_size(options.connections)
+            .wait_timeout(Some(CONNECT_TIMEOUT))
+            .runtime(Runtime::Tokio1)
             .build()
             .map_err(|error| other(error.into()))?;
 
         let thread = OwnThread::start("azureal-postgres").map_err(|error| other(error.into()))?;
-        let lines = Lines { pool, config, connector, overflow };
+        let lines = Lines { pool, overflow };
         Ok(Self { place, lines, retry_budget: options.retry_budget, thread })
     }
 
@@ -256,8 +241,7 @@ impl Connections {
         let lines = self.lines.clone();
         self.thread
             .run(async move {
-                let to_connect = retry_budget.clamp(SHORTEST_CONNECT, CONNECT_TIMEOUT);
-                retry_with_backoff(retry_budget, |is_retry| lines.attempt(&call, to_connect, is_retry)).await
+                retry_with_backoff(retry_budget, |is_retry| lines.attempt(&call, is_retry)).await
             })
             .await
             .unwrap_or(Err((Fault::Closed, Duration::ZERO)))
@@ -274,9 +258,9 @@ impl Connections {
         let (lines, place) = (self.lines.clone(), self.place.clone());
         self.thread
             .run(async move {
-                let connection = within(CONNECT_TIMEOUT, lines.pool.get())
-                    .await
-                    .map_err(|fault| lines.judged(fault).at(&place, CONNECT_TIMEOUT))?;
+                let connection = lines.pool.get().await;
+                let connection =
+                    connection.map_err(|error| lines.judged(error.into()).at(&place, CONNECT_TIMEOUT))?;
                 let done = work(connection).await;
                 if done.is_err() && lines.overflow.take() {
                     return Err(Fault::Answer(too_large()).at(&place, Duration::ZERO));

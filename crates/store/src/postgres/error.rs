@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use azureal_core::StoreError;
-use deadpool_postgres::PoolError;
+use deadpool::managed::PoolError;
 use tokio_postgres::error::{DbError, SqlState};
 
 use crate::server::{Retry, Transient};
@@ -13,6 +13,8 @@ use crate::server::{Retry, Transient};
 #[derive(Debug)]
 pub(super) enum Fault {
     Driver(tokio_postgres::Error),
+    /// The name of a host cannot be looked up.
+    Lookup(std::io::Error),
     /// The server does not answer.
     Silent,
     /// The store has been closed meanwhile.
@@ -31,12 +33,20 @@ impl From<tokio_postgres::Error> for Fault {
     }
 }
 
-impl From<PoolError> for Fault {
-    fn from(error: PoolError) -> Self {
+impl From<std::io::Error> for Fault {
+    fn from(error: std::io::Error) -> Self {
+        Self::Lookup(error)
+    }
+}
+
+impl From<PoolError<Fault>> for Fault {
+    fn from(error: PoolError<Fault>) -> Self {
         match error {
-            PoolError::Backend(error) => Self::Driver(error),
+            PoolError::Backend(fault) => fault,
             PoolError::Closed => Self::Closed,
-            other => Self::Pool(other.to_string()),
+            PoolError::Timeout(_) => Self::Silent,
+            PoolError::NoRuntimeSpecified => Self::Pool("it has no runtime".to_owned()),
+            PoolError::PostCreateHook(_) => Self::Pool("a hook failed".to_owned()),
         }
     }
 }
@@ -46,6 +56,7 @@ impl Transient for Fault {
         match self {
             Self::Driver(error) if error.is_closed() => "connection closed",
             Self::Driver(_) => "driver",
+            Self::Lookup(_) => "lookup",
             Self::Silent => "silent",
             Self::Closed => "closed",
             Self::Undelivered => "undelivered",
@@ -57,7 +68,7 @@ impl Transient for Fault {
     fn is_transient(&self) -> bool {
         let error = match self {
             Self::Driver(error) => error,
-            Self::Silent => return true,
+            Self::Lookup(_) | Self::Silent => return true,
             Self::Closed | Self::Undelivered | Self::Pool(_) | Self::Answer(_) => return false,
         };
         match error.as_db_error() {
@@ -78,6 +89,15 @@ impl Transient for Fault {
 }
 
 impl Fault {
+    /// Returns whether the connection broke or its peer is silent.
+    pub(super) fn is_about_connection(&self) -> bool {
+        match self {
+            Self::Driver(error) => error.as_db_error().is_none_or(|said| is_connection_state(said.code())),
+            Self::Lookup(_) | Self::Silent => true,
+            Self::Closed | Self::Undelivered | Self::Pool(_) | Self::Answer(_) => false,
+        }
+    }
+
     /// Returns whether the server refuses a value: an event is JSON, but `jsonb` cannot hold it.
     fn is_about_values(&self) -> bool {
         let Self::Driver(error) = self else { return false };
@@ -89,7 +109,12 @@ impl Fault {
     pub(super) fn is_missing_schema(&self) -> bool {
         let state = match self {
             Self::Driver(error) => error.code(),
-            Self::Silent | Self::Closed | Self::Undelivered | Self::Pool(_) | Self::Answer(_) => None,
+            Self::Lookup(_)
+            | Self::Silent
+            | Self::Closed
+            | Self::Undelivered
+            | Self::Pool(_)
+            | Self::Answer(_) => None,
         };
         matches!(state, Some(&SqlState::UNDEFINED_TABLE | &SqlState::INVALID_SCHEMA_NAME))
     }
@@ -108,6 +133,9 @@ impl Fault {
         let is_transient = self.is_transient();
         let error = match self {
             Self::Driver(error) => error,
+            Self::Lookup(error) => {
+                return StoreError::Unreachable { place, why: plain(&error), seconds: waited.as_secs() };
+            }
             Self::Silent => {
                 let why = "it does not answer".to_owned();
                 return StoreError::Unreachable { place, why, seconds: waited.as_secs() };
@@ -147,11 +175,14 @@ impl Fault {
     }
 }
 
+/// Returns whether a connection broke, or a server starts or stops.
+fn is_connection_state(code: &SqlState) -> bool {
+    ["08", "57P"].iter().any(|class| code.code().starts_with(class))
+}
+
 fn is_transient_state(said: &DbError) -> bool {
     let code = said.code();
-    // A connection that broke, and a server that starts, stops or has too many clients.
-    let is_about_connection = ["08", "57P"].iter().any(|class| code.code().starts_with(class));
-    is_about_connection
+    is_connection_state(code)
         || [
             SqlState::TOO_MANY_CONNECTIONS,
             SqlState::T_R_SERIALIZATION_FAILURE,

@@ -6,6 +6,7 @@
 
 mod address;
 mod connection;
+mod dial;
 mod error;
 mod frames;
 mod leases;
@@ -18,6 +19,7 @@ mod schema;
 mod search;
 mod text;
 mod tls;
+mod upgrade;
 mod values;
 mod watch;
 
@@ -38,6 +40,7 @@ use connection::{ARGUMENTS, Call, Connections};
 use error::Fault;
 pub(crate) use error::hint;
 use originals::LocalOriginals;
+use schema::{ProjectNames, Upgrade};
 use text::escaped;
 use values::{
     LAST_ACTIVE, PROMPTS, USAGE, list_sql, page_sql, texts_of, with_compaction, with_compactions,
@@ -54,17 +57,19 @@ const LARGEST_PAGE: i64 = LARGEST_EVENT as i64;
 const USUAL_PAGE: usize = 16 << 20;
 
 /// The options of a store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub struct PostgresOptions {
     /// The largest number of connections. A watch has an additional one.
     pub connections: usize,
     /// The time for which a call is retried while the server does not answer. Then it is an error.
     pub retry_budget: Duration,
+    /// Called while opening waits for another client, with the reason in one line.
+    pub report_wait: fn(&str),
 }
 
 impl Default for PostgresOptions {
     fn default() -> Self {
-        Self { connections: 8, retry_budget: Duration::from_secs(30) }
+        Self { connections: 8, retry_budget: Duration::from_secs(30), report_wait: |_| {} }
     }
 }
 
@@ -103,7 +108,9 @@ impl PostgresStore {
         let retry_budget = options.retry_budget.min(OPEN_TIMEOUT);
         let name = address.project.name_or_default();
         let former = address.project.former.as_deref();
-        let found = schema::prepare(&connections, address.schema(), name, former, retry_budget).await?;
+        let names = ProjectNames { project: name, former };
+        let upgrade = Upgrade::new(address.schema(), connections.place(), &options);
+        let found = schema::prepare(&connections, upgrade, names, retry_budget).await?;
         // A name that has been settled, either way, is not asked about again.
         let former = former.filter(|_| found.has_former && found.kept_as.is_none()).map(str::to_owned);
         let project = found.kept_as.unwrap_or_else(|| name.to_owned());

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use azureal_core::{ORIGINAL_PIECE, Original, SessionId, StoreError};
-use deadpool_postgres::Object;
 use futures_executor::block_on;
 use tokio_postgres::types::Type;
 
 use super::connection::{Call, Connections, within};
+use super::dial::Object;
 use super::error::Fault;
 use super::rows;
 use super::schema::in_schema;

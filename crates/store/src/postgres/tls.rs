@@ -49,18 +49,19 @@ pub(super) enum MaybeEncrypted {
 }
 
 impl Connector {
-    /// Creates the connector of an address, and configures the driver to use it.
-    pub(super) fn new(
-        address: &PostgresAddress,
-        config: &mut Config,
-        overflow: Overflow,
-    ) -> Result<Self, Failure> {
-        let has_socket = config.get_hosts().iter().any(|host| !matches!(host, Host::Tcp(_)));
-        if !has_socket {
+    /// Creates the connector of an address.
+    pub(super) fn new(address: &PostgresAddress, overflow: Overflow) -> Result<Self, Failure> {
+        let tls = MakeRustlsConnect::new(client_config(address)?);
+        Ok(Self { tls, mode: address.tls, negotiates: true, overflow })
+    }
+
+    /// Returns the connector for one host, and configures the driver to use it.
+    pub(super) fn for_host(&self, config: &mut Config) -> Self {
+        let negotiates = config.get_hosts().iter().all(|host| matches!(host, Host::Tcp(_)));
+        if negotiates {
             config.ssl_mode(SslMode::Require).ssl_negotiation(SslNegotiation::Direct);
         }
-        let tls = MakeRustlsConnect::new(client_config(address)?);
-        Ok(Self { tls, mode: address.tls, negotiates: !has_socket, overflow })
+        Self { negotiates, ..self.clone() }
     }
 }
 

@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::server::{AddressError, ProjectName, ServerAddress, decoded, options, project_hint};
+use crate::server::{AddressError, ProjectName, ReadFile, ServerAddress, decoded, options, project_hint};
 
 /// The port of a URL that names none.
 const DEFAULT_PORT: u16 = 6379;
@@ -30,7 +30,9 @@ pub struct RedisAddress {
     pub(super) port: u16,
     pub(super) database: u32,
     pub(super) user: Option<String>,
-    pub(super) password: Option<String>,
+    password: Option<String>,
+    /// The file whose first line is the password, if the URL has none.
+    password_file: Option<ReadFile>,
     /// The files for encryption; `None` without encryption.
     pub(super) tls: Option<TlsFiles>,
     pub(super) accepts_loss: bool,
@@ -48,6 +50,12 @@ pub(super) struct TlsFiles {
 }
 
 impl RedisAddress {
+    /// Returns the password for a new connection.
+    pub(super) fn password_now(&self) -> Option<String> {
+        let read = || Some(self.password_file.as_ref()?()?.lines().next().unwrap_or_default().to_owned());
+        self.password.clone().or_else(read)
+    }
+
     /// Returns whether the user accepts that the server may lose what it stored.
     pub fn accepts_loss(&self) -> bool {
         self.accepts_loss
@@ -73,6 +81,10 @@ impl ServerAddress for RedisAddress {
 
     fn set_password(&mut self, password: &str) {
         self.password = Some(password.to_owned());
+    }
+
+    fn set_password_file(&mut self, _login: &str, read: ReadFile) {
+        self.password_file = Some(read);
     }
 
     fn hint(error: &AddressError) -> String {
@@ -129,6 +141,7 @@ impl FromStr for RedisAddress {
             database,
             user: given(user),
             password: given(password),
+            password_file: None,
             tls,
             accepts_loss: false,
             project: ProjectName::default(),

@@ -231,7 +231,7 @@ impl Line {
         if let Some(user) = &self.address.user {
             login = login.set_username(user);
         }
-        if let Some(password) = &self.address.password {
+        if let Some(password) = self.address.password_now() {
             login = login.set_password(password);
         }
         // The driver waits half a second for an answer, which is less than a disk may take. We count ourselves.

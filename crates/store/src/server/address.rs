@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use percent_encoding::percent_decode_str;
 
@@ -9,6 +10,9 @@ use percent_encoding::percent_decode_str;
 const DEFAULT_PROJECT: &str = "default";
 /// The longest name of a project, in bytes. It is part of every key.
 const LONGEST_PROJECT: usize = 200;
+
+/// Reads the text of a file; `None` if it is missing or must not be used.
+pub type ReadFile = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// The address of a store on a server, parsed from a URL.
 ///
@@ -29,6 +33,10 @@ pub trait ServerAddress: FromStr<Err = AddressError> + Display {
 
     /// Sets the password, where it comes from elsewhere.
     fn set_password(&mut self, password: &str);
+
+    /// Sets the file that has the password. It is read for every new connection: a password may be replaced while the store
+    /// is open. `login` is the user's name on this machine.
+    fn set_password_file(&mut self, login: &str, read: ReadFile);
 
     /// Returns what a user can do about an address that is refused.
     fn hint(error: &AddressError) -> String;

@@ -23,7 +23,7 @@ use azureal_core::{SessionStore, StoreError, async_trait};
 
 #[cfg(test)]
 pub(crate) use address::tests as address_tests;
-pub use address::{AddressError, ServerAddress};
+pub use address::{AddressError, ReadFile, ServerAddress};
 pub(crate) use address::{ProjectName, options, project_hint};
 pub(crate) use bounded::{Bounded, Framing, Overflow, PER_PART, too_large};
 pub(crate) use certificates::roots;

@@ -44,6 +44,8 @@ mod postgres_faults;
 #[cfg(feature = "postgres")]
 mod postgres_hostile;
 #[cfg(feature = "postgres")]
+mod postgres_hosts;
+#[cfg(feature = "postgres")]
 mod postgres_originals;
 #[cfg(feature = "postgres")]
 mod postgres_pooler;

@@ -24,7 +24,7 @@ fn patient() -> PostgresOptions {
 }
 
 fn impatient() -> PostgresOptions {
-    PostgresOptions { connections: 1, retry_budget: Duration::ZERO }
+    PostgresOptions { connections: 1, retry_budget: Duration::ZERO, ..PostgresOptions::default() }
 }
 
 #[test]

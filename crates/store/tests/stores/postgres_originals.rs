@@ -169,7 +169,8 @@ fn an_upload_that_is_cut_anywhere_is_there_whole_and_once() {
     let Some(server) = PostgresServer::start_with(&[("fsync", "off")], &[]) else { return };
     let proxy = CuttingProxy::start(server.port());
     let through = format!("{}?sslmode=disable", server.url_at(proxy.port()));
-    let options = PostgresOptions { connections: 1, retry_budget: Duration::ZERO };
+    let options =
+        PostgresOptions { connections: 1, retry_budget: Duration::ZERO, ..PostgresOptions::default() };
     let direct = Machine::new(&server.url(), None);
     let output = noise(1_200_000);
     let count = "SELECT count(*) FROM azureal.original_pieces";

@@ -19,7 +19,11 @@ use tokio_postgres::{AsyncMessage, Client};
 
 fn open(url: &str) -> Result<PostgresStore, StoreError> {
     let address: PostgresAddress = url.parse().unwrap();
-    let options = PostgresOptions { connections: 2, retry_budget: Duration::from_secs(2) };
+    let options = PostgresOptions {
+        connections: 2,
+        retry_budget: Duration::from_secs(2),
+        ..PostgresOptions::default()
+    };
     block_on(PostgresStore::open(&address, options))
 }
 
@@ -40,7 +44,8 @@ fn however_many_start_at_once_the_tables_are_made_once() {
             let (url, together) = (&url, &together);
             scope.spawn(move || {
                 together.wait();
-                let store = open(url).unwrap();
+                let store =
+                    block_on(PostgresStore::open(&url.parse().unwrap(), PostgresOptions::default())).unwrap();
                 let new = NewSession { name: Some(format!("of {client}")), ..NewSession::default() };
                 block_on(store.create(new)).unwrap();
             });

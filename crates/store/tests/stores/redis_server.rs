@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, TcpListener};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::certificates::certificates;
@@ -11,6 +12,7 @@ use azureal_store::core::{
     NewTurn, Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, Taken, Tokens, WorktreeFilter,
 };
 use azureal_store::redis::{Durability, RedisAddress, RedisOptions, RedisStore};
+use azureal_store::{ServerAddress, ServerStore};
 use azureal_testkit::servers::RedisServer;
 use azureal_testkit::until;
 use futures_executor::block_on;
@@ -44,6 +46,50 @@ fn use_all_keys(store: &RedisStore) {
         assert_eq!(store.take(id, &lease()).await.unwrap(), Taken::Ours);
         store.fork(id, Seq(1), NewSession::default()).await.unwrap();
     });
+}
+
+#[test]
+fn sessions_that_were_claimed_and_not_settled_are_found() {
+    let Some(server) = RedisServer::start_with(&[("appendonly", "no")], &[]) else { return };
+    let former = open(&of_project(&server, "team%2Fengine")).unwrap();
+    let id = new_session(&former);
+    append(&former, id, "hello").unwrap();
+    // As a client leaves it that is killed between its two scripts.
+    let name = "git.example/team/engine";
+    server.command(&["HSET", "azureal:{team/engine}", "claimed_by", name]);
+    let mut address: RedisAddress = of_project(&server, "git.example%2Fteam%2Fengine").parse().unwrap();
+    address.set_former_project("team/engine");
+    let opened = || block_on(RedisStore::open(&address, RedisOptions::default())).unwrap();
+    let store = opened();
+    assert_eq!((store.former_project(), store.project()), (None, "team/engine"));
+    assert_eq!(block_on(store.list(&ListQuery::default())).unwrap().len(), 1);
+    // Who names the project finds them too, from then on.
+    let named = open(&of_project(&server, "git.example%2Fteam%2Fengine")).unwrap();
+    assert_eq!(block_on(named.list(&ListQuery::default())).unwrap().len(), 1);
+    // Another repository does not get them.
+    address.set_project("elsewhere.example/team/engine").unwrap();
+    let other = block_on(RedisStore::open(&address, RedisOptions::default())).unwrap();
+    assert_eq!(
+        (other.former_project(), block_on(other.list(&ListQuery::default())).unwrap().len()),
+        (None, 0)
+    );
+}
+
+#[test]
+fn a_password_that_changes_is_read_again() {
+    let Some(server) = RedisServer::start_with(&[("appendonly", "no")], &[]) else { return };
+    server.command(&["ACL", "SETUSER", "rotating", "on", ">one", "~*", "&*", "+@all"]);
+    let text = Arc::new(Mutex::new("one\n"));
+    let url = format!("redis://rotating@127.0.0.1:{}?loss=accepted&project=rotating", server.port());
+    let mut address: RedisAddress = url.parse().unwrap();
+    let read = Arc::clone(&text);
+    address.set_password_file("", Arc::new(move || Some((*read.lock().unwrap()).to_owned())));
+    let store = block_on(RedisStore::open(&address, RedisOptions::default())).unwrap();
+    let id = new_session(&store);
+    server.command(&["ACL", "SETUSER", "rotating", "resetpass", ">two"]);
+    *text.lock().unwrap() = "two\n";
+    server.command(&["CLIENT", "KILL", "USER", "rotating"]);
+    assert_eq!(append(&store, id, "hello").unwrap(), Seq(1));
 }
 
 #[test]

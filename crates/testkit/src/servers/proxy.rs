@@ -26,6 +26,7 @@ pub struct Cut {
 /// Forwards bytes between clients and one server, and cuts a connection on request.
 ///
 /// A cut ends the connection both ways, once: a new connection is forwarded. Bytes from before the cut arrive.
+/// A silent proxy accepts connections and bytes, and forwards none.
 #[derive(Debug)]
 pub struct CuttingProxy {
     port: u16,
@@ -41,6 +42,7 @@ struct State {
     last: Option<Direction>,
     round_trips: usize,
     cuts: usize,
+    is_silent: bool,
 }
 
 impl CuttingProxy {
@@ -77,7 +79,12 @@ impl CuttingProxy {
     /// Counts again from now on, and cuts at this place, if there is one, when it is reached.
     pub fn arm(&self, cut: Option<Cut>) {
         let mut state = self.state.lock().unwrap();
-        *state = State { cut, cuts: state.cuts, ..State::default() };
+        *state = State { cut, cuts: state.cuts, is_silent: state.is_silent, ..State::default() };
+    }
+
+    /// Forwards nothing from now on, on no connection, and keeps them all open. What was sent meanwhile is lost.
+    pub fn set_silent(&self, is_silent: bool) {
+        self.state.lock().unwrap().is_silent = is_silent;
     }
 
     /// Returns the bytes that have gone to the server and to the client since it was armed.
@@ -129,7 +136,13 @@ fn pass_on(direction: Direction, mut from: TcpStream, mut to: TcpStream, state: 
             Ok(count) if count > 0 => count,
             _ => break,
         };
-        let (passed, is_cut) = state.lock().unwrap().pass(direction, count);
+        let (passed, is_cut) = {
+            let mut state = state.lock().unwrap();
+            if state.is_silent {
+                continue;
+            }
+            state.pass(direction, count)
+        };
         if to.write_all(&buffer[..passed]).is_err() || is_cut {
             break;
         }
