@@ -35,9 +35,7 @@ impl ServerStore for RedisStore {
                 kept_as = former;
             }
         }
-        let settle = self.look_in(&self.project, &scripts::SETTLE).with(kept_as);
-        let mut answer = self.run_as_it_is(settle).await?;
-        let kept_as = self.read(answer.next_text())?;
+        let kept_as = self.settle(kept_as).await?;
         self.former = None;
         self.keep_as(kept_as).await
     }
@@ -46,6 +44,13 @@ impl ServerStore for RedisStore {
 impl RedisStore {
     fn look_in(&self, project: &str, script: &'static redis::Script) -> scripts::Call {
         scripts::Call::new(script, &Keys::of(project).of_script(None, None))
+    }
+
+    /// Notes where the sessions of the project are kept; returns what is noted.
+    async fn settle(&self, kept_as: String) -> Result<String, StoreError> {
+        let settle = self.look_in(&self.project, &scripts::SETTLE).with(kept_as);
+        let mut answer = self.run_as_it_is(settle).await?;
+        self.read(answer.next_text())
     }
 
     /// Uses the keys of another name.
@@ -64,11 +69,23 @@ impl RedisStore {
             return Ok(());
         }
         let Some(former) = former.filter(|former| *former != self.project) else { return Ok(()) };
-        if self.has_sessions(&self.project).await? || !self.has_sessions(former).await? {
-            return Ok(());
-        }
         let [claimed_by] = self.fields(&Keys::of(former).project(), ["claimed_by"]).await?;
-        self.former = claimed_by.is_none().then(|| former.to_owned());
+        if claimed_by.as_deref() == Some(&self.project) {
+            // A client claimed the sessions and ended before it noted that here. The two keys may be on two servers of a
+            // cluster, so no script can write both.
+            let kept_as = match self.settle(former.to_owned()).await {
+                // A user that may only read finds them too.
+                Err(StoreError::Denied { .. } | StoreError::ReadOnly { .. }) => former.to_owned(),
+                settled => settled?,
+            };
+            return self.keep_as(kept_as).await;
+        }
+        if claimed_by.is_none()
+            && !self.has_sessions(&self.project).await?
+            && self.has_sessions(former).await?
+        {
+            self.former = Some(former.to_owned());
+        }
         Ok(())
     }
 
