@@ -161,7 +161,7 @@ const GONE: &str = "the original of the turn is not there any more";
 impl FullTurn {
     async fn read(content: OpenOriginal, agents: &[&dyn Agent]) -> Result<Self, String> {
         let header = Header::read(content.header.as_bytes()).map_err(|error| error.to_string())?;
-        let length = header.stored.map(|stored| stored.bytes);
+        let (length, masked) = (header.stored.map(|stored| stored.bytes), header.masked);
         let find = |name: &str| {
             let agent = agents.iter().find(|agent| agent.name() == name);
             agent.ok_or_else(|| format!("its agent `{name}` is unknown to this version of azureal"))
@@ -196,10 +196,10 @@ impl FullTurn {
         });
         read.await.map_err(|error| error.to_string())?;
         // A last line without its line break counts as one with it.
-        turn.missing =
-            length.filter(|length| read_bytes < *length && size <= LARGEST_FULL_TURN).map(|length| {
-                format!("{} of {length} bytes of the output are missing", length.saturating_sub(read_bytes))
-            });
+        let found = masked.map_or(read_bytes, |masked| masked.bytes);
+        turn.missing = length.filter(|length| found < *length && size <= LARGEST_FULL_TURN).map(|length| {
+            format!("{} of {length} bytes of the output are missing", length.saturating_sub(found))
+        });
         Ok(turn)
     }
 
@@ -221,11 +221,14 @@ impl FullTurn {
     }
 }
 
-/// Returns the length that the output of an original had when its turn was stored, if the header says it. An original that is
-/// shorter has lost the rest with the power.
-pub fn original_length(header: &str) -> Option<u64> {
-    let header = Header::read(header.as_bytes()).ok()?;
-    header.stored.map(|stored| stored.bytes).or(header.imported.map(|record| record.bytes))
+/// Returns how much of an original is missing, if the header says how long the output was when its turn was stored: the
+/// power failed before all of it was on the disk. `found` is the length of the output that was read.
+pub fn missing_bytes(header: &str, found: u64) -> u64 {
+    let Ok(header) = Header::read(header.as_bytes()) else { return 0 };
+    let stored = header.stored.map(|stored| stored.bytes).or(header.imported.map(|record| record.bytes));
+    // What masking made shorter or longer is not missing.
+    let found = header.masked.map_or(found, |masked| masked.bytes);
+    stored.unwrap_or(0).saturating_sub(found)
 }
 
 fn tool_use_id(event: &Event) -> Option<&str> {

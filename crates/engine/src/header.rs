@@ -149,6 +149,13 @@ pub struct ImportedRecord {
     pub bytes: u64,
 }
 
+/// The output of an original whose secrets were masked on the way to a server, in its header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MaskedOutput {
+    /// The length of the output before it was masked.
+    pub(crate) bytes: u64,
+}
+
 impl ImportedRecord {
     /// Returns the header of an original with this source.
     pub fn header(self) -> io::Result<String> {
@@ -169,6 +176,8 @@ pub(crate) enum HeaderLine {
     Cancel,
     /// The output is that of another program.
     Imported(ImportedRecord),
+    /// The output was masked. A store writes this line.
+    Masked(MaskedOutput),
 }
 
 /// The content of a header.
@@ -180,6 +189,7 @@ pub(crate) struct Header {
     pub(crate) stored: Option<StoredTurn>,
     pub(crate) is_cancelled: bool,
     pub(crate) imported: Option<ImportedRecord>,
+    pub(crate) masked: Option<MaskedOutput>,
 }
 
 /// Reads at most this much of a header: a prompt of 10 MiB with each byte escaped, and the rest.
@@ -201,6 +211,8 @@ impl Header {
                 Ok(HeaderLine::Stored(stored)) => header.stored = Some(stored),
                 Ok(HeaderLine::Cancel) => header.is_cancelled = true,
                 Ok(HeaderLine::Imported(record)) => header.imported = Some(record),
+                // Masking again masks no more.
+                Ok(HeaderLine::Masked(masked)) => drop(header.masked.get_or_insert(masked)),
                 Err(_) => break,
             }
         }

@@ -62,7 +62,7 @@ pub use context_commands::{
 };
 pub use engine::{Engine, EngineOptions, RunningTurn};
 pub use find_spools::{FoundSpool, FoundTurn};
-pub use full_events::{FullEvent, FullEvents, OriginalLines, each_line, original_length};
+pub use full_events::{FullEvent, FullEvents, OriginalLines, each_line, missing_bytes};
 pub use full_history::{FullHistory, FullHistoryGaps};
 pub use gather::{GatherError, end_commands};
 pub use growth::added_chars;

@@ -3,7 +3,7 @@ use std::io::Write;
 use azureal::Workspace;
 use azureal::sessions::{called, resolve, resolve_to_read};
 use azureal_core::{Original, Page, Seq, SessionRecord, visible};
-use azureal_engine::{OriginalLines, Recovered, original_length};
+use azureal_engine::{OriginalLines, Recovered, missing_bytes};
 use serde_json::json;
 
 use super::SessionToRead;
@@ -92,7 +92,7 @@ async fn print(
 ) -> Result<(), Failure> {
     let Some(originals) = place.store.originals() else { return Err(none(record)) };
     let Some(mut content) = originals.open(record.id, &original.run).await? else { return Err(none(record)) };
-    let (length, mut printed, mut line) = (original_length(&content.header), 0, 0);
+    let (mut printed, mut line) = (0, 0);
     while let Some(piece) = content.output.next().await? {
         printed += piece.len() as u64;
         let Some(only) = only else {
@@ -109,7 +109,8 @@ async fn print(
             return out.flush();
         }
     }
-    if let Some(missing @ 1..) = length.and_then(|length| length.checked_sub(printed)) {
+    let missing = missing_bytes(&content.header, printed);
+    if missing > 0 {
         warn(&format!("{} of this output are missing, after a loss of power", bytes_text(missing)));
     }
     out.flush()

@@ -81,7 +81,10 @@ fn pack_unnamed(new: &Folder, name: &NewName, mask: Option<&Mask>) -> io::Result
     match mask {
         None => pack(header, output, &file)?,
         Some(mask) => {
-            let header = framed(read_header(header)?);
+            // The output gets another length, which must not look like a loss.
+            let bytes = new.size(name.output().as_ref());
+            let masked = format!("{}{{\"masked\":{{\"bytes\":{bytes}}}}}\n", read_header(header)?);
+            let header = framed(masked);
             let content = header.as_bytes().chain(output);
             pack_reader(&mut Masked::new(content, Mask::clone(mask)), &file)?;
         }
