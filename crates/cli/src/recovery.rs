@@ -98,7 +98,7 @@ fn report(found: &Recovered) {
         )),
         Recovered::Noted(_, _, Ok(Noted::Stored(..))) => tell(&found.to_string()),
         // Told when the session continues.
-        Recovered::Noted(_, _, Ok(Noted::Missing | Noted::WasStored | Noted::Busy)) => {}
+        Recovered::Noted(_, _, Ok(Noted::Missing | Noted::WasStored | Noted::Busy | Noted::Running)) => {}
         Recovered::Failed(..)
         | Recovered::Unreadable(_)
         | Recovered::UnknownAgent(_)
@@ -137,7 +137,7 @@ pub(crate) fn answer_original_run(run: OriginalRunEvent) {
             Ok(Noted::Stored(..) | Noted::WasStored) => {
                 tell(&Recovered::Noted(session, String::new(), noted).to_string());
             }
-            Ok(Noted::Busy | Noted::Missing) => {
+            Ok(Noted::Busy | Noted::Missing | Noted::Running) => {
                 tell(&format!(
                     "the last turn of {session} was not recovered: its transcript has just changed"
                 ));

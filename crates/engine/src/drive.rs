@@ -223,8 +223,9 @@ impl Driver {
         match what {
             Observed::Named(name) => {
                 // Only an aid for recovery; the turn continues without it.
-                if let Err(error) = block_on(self.task.engine.store.note_run(self.task.session, Some(&name)))
-                {
+                let engine = &self.task.engine;
+                let note = engine.note_of(&name);
+                if let Err(error) = block_on(engine.store.note_run(self.task.session, Some(&note))) {
                     self.notice(error.to_string());
                 }
                 None

@@ -42,6 +42,9 @@ pub struct EngineOptions {
     pub changes: Option<ChangeRecorder>,
     /// The name of the user, for whom others see as the holder of a lease; `None` for the number of the user.
     pub user: Option<String>,
+    /// The id of this machine and the user's home, if other machines use the store too. Notes of runs have it: a transcript is
+    /// looked for only where it can be.
+    pub machine: Option<String>,
 }
 
 impl EngineOptions {
@@ -56,6 +59,23 @@ impl EngineOptions {
             environment: ChildEnvironment::default(),
             changes: None,
             user: None,
+            machine: None,
+        }
+    }
+
+    /// Returns the text by which the store notes a run of this machine.
+    pub(crate) fn note_of(&self, run: &str) -> String {
+        match &self.machine {
+            Some(machine) => format!("{run} {machine}"),
+            None => run.to_owned(),
+        }
+    }
+
+    /// Returns the run of a note, unless it is another machine's.
+    pub(crate) fn run_of<'n>(&self, note: &'n str) -> Option<&'n str> {
+        match &self.machine {
+            Some(machine) => note.strip_suffix(machine.as_str())?.strip_suffix(' '),
+            None => Some(note),
         }
     }
 

@@ -21,7 +21,7 @@ use azureal_process::{ChildEnvironment, FollowError};
 
 use crate::changes::TurnChanges;
 use crate::header::SpooledTurn;
-use crate::own_record::{RunFacts, run_facts};
+use crate::own_record::{RunFacts, is_note_of, run_facts};
 use crate::settle::{KEPT, find_turn, mark_of, settle};
 use crate::spool::{Spool, SpoolError};
 use crate::turn_parser::RunStart;
@@ -423,7 +423,8 @@ async fn store_once(
     };
     let instead_of = (session != meant_for).then_some(meant_for);
     if instead_of.is_some()
-        && store.noted_runs().await?.iter().any(|(id, noted)| *id == meant_for && Some(noted) == run.as_ref())
+        && let Some(run) = &run
+        && store.noted_runs().await?.iter().any(|(id, note)| *id == meant_for && is_note_of(note, run))
     {
         // Our own note, on a session that is another's now: the turn must not be recovered into it.
         store.note_run(meant_for, None).await?;

@@ -13,16 +13,16 @@ use std::path::{Path, PathBuf};
 use azureal_core::agent::{Agent, AgentOutput, Ending, OwnRecord};
 use azureal_core::event::{Complete, Init, Usage};
 use azureal_core::{
-    Event, LeaseId, NewTurn, PAGE_EVENTS, Page, Seq, SessionId, SessionStore, StoreError, compact_event,
-    strip_context,
+    Event, Holder, LeaseId, NewTurn, PAGE_EVENTS, Page, Seq, SessionId, SessionStore, StoreError,
+    compact_event, strip_context,
 };
 use azureal_process::{ChildEnvironment, MarkersInUse};
 use rustix::fs::OFlags;
 
+use crate::engine::EngineOptions;
 use crate::ingest::{IngestError, Ingested, LARGEST_TURN, cost};
 use crate::lease::{Leased, this_process};
 use crate::session_lease::{InStore, LeaseError, take};
-use crate::spool::Spools;
 use crate::start::GO_ON;
 use crate::watch::{OVERSIZED, Watcher};
 
@@ -38,6 +38,8 @@ pub enum Noted {
     WasStored,
     /// Its agent is still running, or another process has just begun another turn.
     Busy,
+    /// Another process holds the lease of the session, and stores the turn itself.
+    Running,
     /// There is no record of it.
     Missing,
 }
@@ -83,17 +85,40 @@ pub(crate) fn run_facts(agent: &dyn Agent, environment: &ChildEnvironment, run: 
     Some(RunFacts { usage: (record.last_usage)(&end), model })
 }
 
+/// Returns whether a note is that of a run, whichever machine noted it.
+pub(crate) fn is_note_of(note: &str, run: &str) -> bool {
+    note.strip_prefix(run).is_some_and(|machine| machine.is_empty() || machine.starts_with(' '))
+}
+
 /// Stores the turn of a noted run from the agent's own record.
 pub(crate) async fn recover_noted(
-    store: &dyn SessionStore,
-    spools: &Spools,
-    agents: &[&dyn Agent],
-    environment: &ChildEnvironment,
+    engine: &EngineOptions,
     session: SessionId,
     run: &str,
     in_use: &MarkersInUse,
 ) -> Result<Noted, IngestError> {
-    // Without a folder no turn ran here: the run belongs to another machine that shares the store.
+    let noted = look_for_noted(engine, session, run, in_use).await?;
+    if !matches!(noted, Noted::Busy | Noted::Missing) {
+        return Ok(noted);
+    }
+    // A turn that another process runs is no loss. Its spool may be in a folder that this one does not know.
+    let Some(leases) = engine.store.leases() else { return Ok(noted) };
+    let own = this_process("recovery");
+    let is_ours = |holder: &Holder| (holder.pid, &holder.host) == (own.pid, &own.host);
+    let held = leases.held().await?;
+    let is_held = held.iter().any(|(id, holder)| *id == session && !is_ours(holder));
+    Ok(if is_held { Noted::Running } else { noted })
+}
+
+async fn look_for_noted(
+    engine: &EngineOptions,
+    session: SessionId,
+    run: &str,
+    in_use: &MarkersInUse,
+) -> Result<Noted, IngestError> {
+    let EngineOptions { store, spools, agents, environment, .. } = engine;
+    let store = &**store;
+    // Without a folder no turn ran here: the run is that of another worktree.
     let markers = spools.session_markers(session);
     if markers.is_empty() {
         return Ok(Noted::Missing);
@@ -107,14 +132,14 @@ pub(crate) async fn recover_noted(
     // Held until it is stored, so that no other process runs a turn or recovers this one meanwhile.
     let Leased::Ours(mut lock) = spools.lease(session, &holder)? else { return Ok(Noted::Busy) };
     let still_noted =
-        store.noted_runs().await?.iter().any(|(id, noted)| (*id, noted.as_str()) == (session, run));
+        store.noted_runs().await?.iter().any(|(id, note)| *id == session && engine.run_of(note) == Some(run));
     if !still_noted {
         return Ok(Noted::Busy);
     }
     let lease = match take(store, &mut lock, session, &holder).await? {
         InStore::Ours(lease) => Some(lease),
         InStore::NotNeeded => None,
-        InStore::Theirs(_) => return Ok(Noted::Busy),
+        InStore::Theirs(_) => return Ok(Noted::Running),
     };
     let noted = store_record(store, session, run, &record, &path, lease.clone()).await;
     if let (Some(lease), Some(leases)) = (lease, store.leases()) {

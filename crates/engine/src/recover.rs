@@ -69,6 +69,7 @@ impl fmt::Display for Recovered {
                     "an agent of {session} is still running, but the file with its output is gone. Its turn `{run}` is \
                      not stored unless you wait until it has ended"
                 ),
+                Ok(Noted::Running) => write!(f, "a turn of {session} is running"),
                 Ok(Noted::Missing) => write!(
                     f,
                     "an interrupted turn of {session} was never stored. Neither its output nor the agent's own \
@@ -124,16 +125,15 @@ const MOST_NOTES: usize = 200;
 /// Checks every spool and stores those whose agent has ended. Then searches the transcripts of noted runs without a
 /// spool. Never waits for an agent.
 pub async fn recover(engine: &EngineOptions) -> Result<Vec<Recovered>, SpoolError> {
-    let EngineOptions { store, spools, agents, environment, .. } = engine;
-    let store = &**store;
     // Before the spools: a run that begins meanwhile has its spool before its note. An unreadable store has no place
     // for recovered turns, and another call reports it.
-    let noted = store.noted_runs().await.unwrap_or_default();
+    let noted = engine.store.noted_runs().await.unwrap_or_default();
     let mut recovered = recover_spools(engine).await?;
     let turns = recovered.iter().filter_map(Recovered::turn);
     let have_spools: HashSet<SessionId> = turns.filter_map(SpooledTurn::session_id).collect();
-    let mut lost =
-        noted.into_iter().filter(|(session, _)| !have_spools.contains(session)).collect::<Vec<_>>();
+    let is_lost = |session: &SessionId| !have_spools.contains(session);
+    let ours = noted.iter().filter_map(|(session, note)| Some((*session, engine.run_of(note)?)));
+    let mut lost = ours.filter(|(session, _)| is_lost(session)).collect::<Vec<_>>();
     // The newest sessions.
     let lost = lost.split_off(lost.len().saturating_sub(MOST_NOTES));
     if lost.is_empty() {
@@ -141,8 +141,8 @@ pub async fn recover(engine: &EngineOptions) -> Result<Vec<Recovered>, SpoolErro
     }
     let in_use = MarkersInUse::of(&[SESSION_MARKER]);
     for (session, run) in lost {
-        let noted = recover_noted(store, spools, agents, environment, session, &run, &in_use).await;
-        let noted = Recovered::Noted(session, run, noted);
+        let noted = recover_noted(engine, session, run, &in_use).await;
+        let noted = Recovered::Noted(session, run.to_owned(), noted);
         noted.log();
         recovered.push(noted);
     }

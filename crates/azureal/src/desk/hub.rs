@@ -122,7 +122,7 @@ impl Hub {
     fn has_foreign(&self) -> bool {
         self.found.iter().any(|found| match found {
             // Of a run whose output is gone, only its end is seen.
-            Recovered::Orphan(..) | Recovered::Noted(_, _, Ok(Noted::Busy)) => true,
+            Recovered::Orphan(..) | Recovered::Noted(_, _, Ok(Noted::Busy | Noted::Running)) => true,
             Recovered::Running(turn, _) => !self.shared.turns.has_run(&turn.run),
             _ => false,
         })

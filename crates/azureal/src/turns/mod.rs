@@ -105,6 +105,7 @@ impl Workspace {
             environment: self.environment().for_children().clone(),
             changes: self.change_recorder(),
             user: self.user(),
+            machine: self.is_on_server().then(|| self.machine()),
             ..EngineOptions::new(Arc::clone(&self.store), spools, self.project.directory())
         });
         Ok(self.engine.get_or_init(|| engine).clone())

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use azureal_testkit::servers::{PostgresServer, RedisServer};
 use serde_json::json;
 
-use crate::run::{fake_claude, signal, wait_until};
+use crate::run::{RECORDED, SAYS_VERSION, fake_claude, signal, wait_until};
 use crate::servers::{Server, on_every_server};
 use crate::world::{Ran, World};
 
@@ -27,6 +27,9 @@ trait Lessor: Server {
 
     /// Breaks all connections.
     fn break_connections(&self);
+
+    /// Returns whether the first session of a project has the note of a run.
+    fn has_noted_run(&self, project: &str) -> bool;
 }
 
 impl Lessor for PostgresServer {
@@ -52,6 +55,11 @@ impl Lessor for PostgresServer {
     fn break_connections(&self) {
         self.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'azureal'");
     }
+
+    fn has_noted_run(&self, project: &str) -> bool {
+        let noted = format!("SELECT noted_run IS NOT NULL FROM azureal.sessions WHERE project = '{project}'");
+        self.sql(&noted) == "t"
+    }
 }
 
 impl Lessor for RedisServer {
@@ -76,10 +84,15 @@ impl Lessor for RedisServer {
     fn break_connections(&self) {
         self.command(&["CLIENT", "KILL", "TYPE", "normal"]);
     }
+
+    fn has_noted_run(&self, project: &str) -> bool {
+        self.command(&["HLEN", &format!("azureal:{{{project}}}:runs")]) == "1"
+    }
 }
 
 on_every_server! {
     the_second_person_is_told_who_runs_a_turn_and_can_wait
+    a_running_turn_of_a_colleague_is_no_loss
     who_dies_lets_others_in
     on_the_same_machine_who_comes_next_need_not_wait
     a_turn_that_takes_long_keeps_its_session
@@ -239,6 +252,50 @@ fn the_second_person_is_told_who_runs_a_turn_and_can_wait<S: Lessor>() {
     assert!(second.stdout.contains("asked: “First”"), "{second}");
     assert_eq!(ada.prompts("S1"), ["First", "Second"]);
     assert_eq!(ada.run(&["ps", "--json"]).json(), json!([]));
+}
+
+fn a_running_turn_of_a_colleague_is_no_loss<S: Lessor>() {
+    let Some(server) = S::shared() else { return };
+    // On another machine, and in another clone on the same one.
+    for (home, project) in [("other", "no-loss-elsewhere"), ("same", "no-loss-here")] {
+        let [ada, bob] = ["ada", "bob"].map(|name| Person::new(name, server, project));
+        let bobs = |arguments: &[&str]| {
+            let mut command = bob.command(arguments);
+            let home = if home == "same" { ada.world.path("home") } else { bob.world.path("home") };
+            command.env("HOME", home);
+            command
+        };
+        // So that a turn has run here too.
+        assert_eq!(
+            bob.world.ran(bobs(&["run", "-s", "work", "-a", "offline", "Zero"]).output().unwrap()).code,
+            0
+        );
+        let lines: Vec<&str> = RECORDED.lines().collect();
+        let first = ada.world.file("bin/first.jsonl", &format!("{}\n", lines[0]));
+        let rest = ada.world.file("bin/rest.jsonl", &format!("{}\n", lines[1..].join("\n")));
+        let script = format!(
+            "{SAYS_VERSION}\ncat > /dev/null\ncat '{}'\nwhile [ ! -e '{}' ]; do sleep 0.05; done\ncat '{}'",
+            first.display(),
+            ada.world.path("gate").display(),
+            rest.display()
+        );
+        ada.world.program("claude", &script);
+        let mut command = ada.command(&["run", "-s", "work", "-a", "claude", "First"]);
+        command.env("HOME", ada.world.path("home"));
+        let turn =
+            command.stdout(Stdio::piped()).stderr(fs::File::create(ada.log()).unwrap()).spawn().unwrap();
+        wait_until("the note of the run", || server.has_noted_run(project));
+        let log = fs::File::create(bob.log()).unwrap();
+        let mut second = bobs(&["run", "--wait", "-s", "work", "-a", "offline", "Second"]);
+        let second = second.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        bob.wait_until_waiting();
+        ada.let_go_on();
+        assert_eq!(ada.finish(turn).code, 0);
+        let second = bob.finish(second);
+        assert_eq!(second.code, 0, "{second}");
+        let lines: Vec<&str> = second.stderr.lines().filter(|line| line.starts_with("warning")).collect();
+        assert_eq!(lines, [""; 0], "{home}: {second}");
+    }
 }
 
 fn who_dies_lets_others_in<S: Lessor>() {

@@ -65,10 +65,16 @@ impl Project {
     }
 
     fn recover(&self) -> Vec<Recovered> {
+        self.recover_on(None)
+    }
+
+    /// Recovers on a machine that shares the store.
+    fn recover_on(&self, machine: Option<&str>) -> Vec<Recovered> {
         let environment = ChildEnvironment::from_iter([("HOME", self.home.path())]);
         let engine = EngineOptions {
             agents: registry::all(),
             environment,
+            machine: machine.map(str::to_owned),
             ..EngineOptions::new(Arc::clone(&self.store), self.spools.clone(), self.home.path())
         };
         block_on(recover(&engine)).unwrap()
@@ -344,6 +350,24 @@ fn a_run_without_a_record_stays_noted() {
         }
     }
     assert_eq!(project.events(), []);
+}
+
+#[test]
+fn only_runs_of_this_machine_are_looked_for() {
+    let project = Project::new();
+    project.claude_record();
+    for note in [format!("{CLAUDE_RUN} theirs"), CLAUDE_RUN.to_owned(), "ours".to_owned()] {
+        project.note(&note);
+        let found = project.recover_on(Some("ours"));
+        assert!(found.is_empty(), "{note}: {found:?}");
+        assert_eq!(project.noted(), [(project.session, note)]);
+    }
+    project.note(&format!("{CLAUDE_RUN} ours"));
+    let found = project.recover_on(Some("ours"));
+    assert!(
+        matches!(&found[..], [Recovered::Noted(_, run, Ok(Noted::Stored(..)))] if run == CLAUDE_RUN),
+        "{found:?}"
+    );
 }
 
 #[test]
