@@ -22,6 +22,13 @@ pub(crate) fn now() -> String {
     written(present())
 }
 
+/// Returns a time that was given, unless it is none or in the future: then the present.
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub(crate) fn past_or_now(given: Option<&str>) -> String {
+    let time = given.and_then(|given| given.parse().ok()).filter(|given| *given <= present());
+    time.map_or_else(now, written)
+}
+
 /// Returns a time that was given; the present where none was.
 pub(crate) fn given_or_now(time: &str) -> String {
     if time.is_empty() { now() } else { time.to_owned() }

@@ -9,9 +9,10 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use azureal_core::StoreError;
+use azureal_core::{StoreError, Uuid};
 use deadpool::Runtime;
 use deadpool::managed::Pool;
 use tokio::runtime::Handle;
@@ -46,6 +47,10 @@ pub(super) struct Call {
     values: Vec<Value>,
     /// The time limit of the answer.
     limit: Duration,
+    /// Whether it changes something, so that a lost answer leaves the outcome open.
+    changes: bool,
+    /// The id by which the caller can ask again.
+    operation: Option<Uuid>,
 }
 
 enum Value {
@@ -56,7 +61,20 @@ enum Value {
 
 impl Call {
     pub(super) fn new(sql: String) -> Self {
-        Self { sql, names: Vec::new(), types: Vec::new(), values: Vec::new(), limit: ANSWER_TIMEOUT }
+        let (names, types, values) = (Vec::new(), Vec::new(), Vec::new());
+        Self { sql, names, types, values, limit: ANSWER_TIMEOUT, changes: false, operation: None }
+    }
+
+    /// Notes that it changes something.
+    pub(super) fn changing(mut self) -> Self {
+        self.changes = true;
+        self
+    }
+
+    /// Notes the id of the caller's operation.
+    pub(super) fn of_operation(mut self, id: Uuid) -> Self {
+        self.operation = Some(id);
+        self
     }
 
     /// Gives it the time that it takes to send so much.
@@ -146,15 +164,22 @@ impl Lines {
 
     /// Runs a call on one of the pool's connections, once.
     pub(super) async fn run(&self, call: &Call) -> Result<Vec<Row>, Fault> {
-        self.attempt(call, false).await
+        self.attempt(call, false, &AtomicBool::new(false)).await
     }
 
-    async fn attempt(&self, call: &Call, is_repeated: bool) -> Result<Vec<Row>, Fault> {
+    /// Sets `may_be_done` if the call was sent and its answer is lost.
+    async fn attempt(
+        &self,
+        call: &Call,
+        is_repeated: bool,
+        may_be_done: &AtomicBool,
+    ) -> Result<Vec<Row>, Fault> {
         let connection = self.pool.get().await.map_err(|error| self.judged(error.into()))?;
         match within(call.limit, call.query(&connection, is_repeated)).await {
             Ok(rows) => Ok(rows),
             Err(fault) => {
                 let fault = self.judged(fault);
+                may_be_done.fetch_or(fault.is_about_connection(), Ordering::Relaxed);
                 if fault.is_transient() {
                     debug!(error = fault.kind(), "drops the connection");
                     // Whatever is wrong with it, another one may be better.
@@ -216,6 +241,10 @@ impl Connections {
         self.lines.clone()
     }
 
+    pub(super) fn are_closed(&self) -> bool {
+        self.lines.are_closed()
+    }
+
     /// Returns what runs on the store's thread.
     pub(super) fn runtime(&self) -> Handle {
         self.thread.runtime()
@@ -241,7 +270,15 @@ impl Connections {
         let lines = self.lines.clone();
         self.thread
             .run(async move {
-                retry_with_backoff(retry_budget, |is_retry| lines.attempt(&call, is_retry)).await
+                let may_be_done = AtomicBool::new(false);
+                let answer = retry_with_backoff(retry_budget, |is_retry| {
+                    lines.attempt(&call, is_retry, &may_be_done)
+                })
+                .await;
+                answer.map_err(|(fault, waited)| match call.changes && may_be_done.into_inner() {
+                    true => (Fault::Unknown { operation: call.operation, last: Box::new(fault) }, waited),
+                    false => (fault, waited),
+                })
             })
             .await
             .unwrap_or(Err((Fault::Closed, Duration::ZERO)))

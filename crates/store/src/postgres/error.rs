@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use azureal_core::StoreError;
+use azureal_core::{StoreError, Uuid};
 use deadpool::managed::PoolError;
 use tokio_postgres::error::{DbError, SqlState};
 
@@ -17,6 +17,8 @@ pub(super) enum Fault {
     Lookup(std::io::Error),
     /// The server does not answer.
     Silent,
+    /// A change was sent, and no answer came.
+    Unknown { operation: Option<Uuid>, last: Box<Fault> },
     /// The store has been closed meanwhile.
     Closed,
     /// Notifications do not arrive: a pooler gives each transaction another server connection.
@@ -58,6 +60,7 @@ impl Transient for Fault {
             Self::Driver(_) => "driver",
             Self::Lookup(_) => "lookup",
             Self::Silent => "silent",
+            Self::Unknown { .. } => "outcome unknown",
             Self::Closed => "closed",
             Self::Undelivered => "undelivered",
             Self::Pool(_) => "pool",
@@ -69,7 +72,11 @@ impl Transient for Fault {
         let error = match self {
             Self::Driver(error) => error,
             Self::Lookup(_) | Self::Silent => return true,
-            Self::Closed | Self::Undelivered | Self::Pool(_) | Self::Answer(_) => return false,
+            Self::Unknown { .. }
+            | Self::Closed
+            | Self::Undelivered
+            | Self::Pool(_)
+            | Self::Answer(_) => return false,
         };
         match error.as_db_error() {
             Some(said) => is_transient_state(said),
@@ -94,7 +101,11 @@ impl Fault {
         match self {
             Self::Driver(error) => error.as_db_error().is_none_or(|said| is_connection_state(said.code())),
             Self::Lookup(_) | Self::Silent => true,
-            Self::Closed | Self::Undelivered | Self::Pool(_) | Self::Answer(_) => false,
+            Self::Unknown { .. }
+            | Self::Closed
+            | Self::Undelivered
+            | Self::Pool(_)
+            | Self::Answer(_) => false,
         }
     }
 
@@ -111,6 +122,7 @@ impl Fault {
             Self::Driver(error) => error.code(),
             Self::Lookup(_)
             | Self::Silent
+            | Self::Unknown { .. }
             | Self::Closed
             | Self::Undelivered
             | Self::Pool(_)
@@ -139,6 +151,13 @@ impl Fault {
             Self::Silent => {
                 let why = "it does not answer".to_owned();
                 return StoreError::Unreachable { place, why, seconds: waited.as_secs() };
+            }
+            Self::Unknown { operation, last } => {
+                let why = match last.at(&place, waited) {
+                    StoreError::Unreachable { why, .. } | StoreError::Denied { why, .. } => why,
+                    other => other.to_string(),
+                };
+                return StoreError::OutcomeUnknown { place, operation, why, seconds: waited.as_secs() };
             }
             Self::Closed => return StoreError::Closed,
             Self::Undelivered => {

@@ -29,7 +29,7 @@ use std::time::Duration;
 use azureal_core::{
     Appended, Compaction, CrashNotes, LARGEST_EVENT, Leases, ListQuery, Mark, NewSession, NewTurn, Originals,
     Page, SearchIndex, Seq, SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Tally, Tokens,
-    Watch, async_trait, check_name, read_rendered_through,
+    Tombstone, Watch, async_trait, check_name, read_rendered_through,
 };
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -96,6 +96,7 @@ pub struct PostgresStore {
     project: String,
     /// The former name of the project, while it is not settled whose the sessions under it are.
     former: Option<String>,
+    id: Uuid,
     originals: Option<LocalOriginals>,
     /// Whether the search index can be written, once that is known.
     may_index: OnceLock<bool>,
@@ -112,6 +113,7 @@ impl PostgresStore {
         let upgrade = Upgrade::new(address.schema(), connections.place(), &options);
         let found = schema::prepare(&connections, upgrade, names, retry_budget).await?;
         // A name that has been settled, either way, is not asked about again.
+        let id = found.id;
         let former = former.filter(|_| found.has_former && found.kept_as.is_none()).map(str::to_owned);
         let project = found.kept_as.unwrap_or_else(|| name.to_owned());
         Ok(Self {
@@ -119,6 +121,7 @@ impl PostgresStore {
             schema: address.schema().to_owned(),
             project,
             former,
+            id,
             originals: None,
             may_index: OnceLock::new(),
         })
@@ -139,9 +142,14 @@ impl PostgresStore {
     /// Begins a call of a function that the server does once, however often it is asked: two arguments name the operation,
     /// and say whether it has been asked before.
     fn operation(&self, name: &str) -> Call {
+        self.operation_of(name, Uuid::now_v7())
+    }
+
+    fn operation_of(&self, name: &str, id: Uuid) -> Call {
         self.function(name)
-            .named("in_operation", Type::UUID, Uuid::now_v7())
+            .named("in_operation", Type::UUID, id)
             .named_whether_repeated("in_repeated")
+            .changing()
     }
 
     async fn rows(&self, call: Call) -> Result<Vec<Row>, StoreError> {
@@ -248,6 +256,10 @@ where
 
 #[async_trait]
 impl SessionStore for PostgresStore {
+    async fn store_id(&self) -> Result<Option<Uuid>, StoreError> {
+        if self.connections.are_closed() { Err(StoreError::Closed) } else { Ok(Some(self.id)) }
+    }
+
     async fn create(&self, new: NewSession) -> Result<SessionId, StoreError> {
         check_new(&new)?;
         let call = self.operation("create_session");
@@ -284,7 +296,7 @@ impl SessionStore for PostgresStore {
 
     async fn find_or_create(&self, new: NewSession) -> Result<SessionId, StoreError> {
         check_name(new.name.as_deref().unwrap_or(""))?;
-        let call = self.function("find_or_create");
+        let call = self.function("find_or_create").changing();
         self.one(with_session(call, &new, LAST_ACTIVE), |row| rows::session_id(row.try_get(0)?)).await
     }
 
@@ -318,30 +330,39 @@ impl SessionStore for PostgresStore {
     async fn rename(&self, id: SessionId, name: &str) -> Result<(), StoreError> {
         check_name(name)?;
         let call = self
-            .call(
-                "WITH renamed AS (
-                   UPDATE @schema@.sessions SET name = $3, changes = changes + 1
-                   WHERE project = $1 AND session = $2 RETURNING session)
-                 SELECT session, @schema@.tell($1, session, false)::text FROM renamed",
-            )
-            .with(Type::INT4, rows::number(id))
-            .with(Type::TEXT, escaped(name).into_owned());
-        self.change(id, call).await
+            .function("rename_session")
+            .changing()
+            .named("in_session", Type::INT4, rows::number(id))
+            .named("in_name", Type::TEXT, escaped(name).into_owned());
+        if self.is_there(call).await? { Ok(()) } else { Err(StoreError::NoSuchSession(id)) }
     }
 
     async fn delete(&self, id: SessionId) -> Result<(), StoreError> {
         self.delete_with_files(id).await
     }
 
-    async fn append(&self, id: SessionId, turn: NewTurn) -> Result<Appended, StoreError> {
-        if turn.operation.is_some() {
-            // Rather than a promise of once that nothing keeps.
-            return Err(StoreError::NotSupported("ids of operations"));
-        }
-        let texts = texts_of(&turn, self.connections.place())?;
+    async fn tombstones(&self, after: Option<Uuid>, limit: usize) -> Result<Vec<Tombstone>, StoreError> {
         let call = self
-            .operation("append_turn")
+            .call(
+                "SELECT uuid, deleted_at, events, revived_at FROM @schema@.tombstones
+                 WHERE project = $1 AND ($2::uuid IS NULL OR uuid > $2) ORDER BY uuid LIMIT $3",
+            )
+            .with(Type::UUID, after)
+            .with(Type::INT8, i64::try_from(limit).unwrap_or(i64::MAX));
+        let found = self.rows(call).await?;
+        self.placed(found.iter().map(rows::tombstone).collect())
+    }
+
+    async fn append(&self, id: SessionId, turn: NewTurn) -> Result<Appended, StoreError> {
+        let texts = texts_of(&turn, self.connections.place())?;
+        let operation = turn.operation;
+        let call = match operation {
+            Some(operation) => self.operation_of("append_turn", operation.id).of_operation(operation.id),
+            None => self.operation("append_turn"),
+        };
+        let call = call
             .named("in_session", Type::INT4, rows::number(id))
+            .named("in_generation", Type::INT8, operation.map(|operation| rows::signed(operation.generation)))
             .named("in_after", Type::INT8, turn.after.map(rows::integer))
             .named("in_lease", Type::TEXT, turn.lease.as_ref().map(|lease| lease.as_str().to_owned()))
             .named("in_ends_run", Type::BOOL, turn.ends_run);
@@ -356,6 +377,7 @@ impl SessionStore for PostgresStore {
         match (outcome.as_str(), turn.after) {
             ("done", _) => Ok(Appended { first, last }),
             ("absent", _) => Err(StoreError::NoSuchSession(id)),
+            ("cleared", _) => Err(StoreError::Cleared(id)),
             ("fenced", _) => Err(StoreError::Fenced(id)),
             ("moved", Some(expected)) => Err(StoreError::Moved { session: id, expected, last }),
             (other, _) => Err(self.unknown(other)),
@@ -446,6 +468,7 @@ impl SessionStore for PostgresStore {
                    WHERE project = $1 AND session = $2 RETURNING session)
                  SELECT session, @schema@.tell($1, session, false)::text FROM counted",
             )
+            .changing()
             .with(Type::INT4, rows::number(id));
         let Tokens { input, output, cache_read, cache_write } = tokens;
         let counts = [input, output, cache_read, cache_write].map(rows::signed);
@@ -480,7 +503,7 @@ impl SessionStore for PostgresStore {
         let after_seq = compaction.after_seq;
         // What stands up to a place stays as it is, so that this can be known before.
         let covers = read_rendered_through(self, id, after_seq).await?;
-        let call = self.function("add_compaction").named("in_session", Type::INT4, rows::number(id));
+        let call = self.function("add_compaction").changing().named("in_session", Type::INT4, rows::number(id));
         let (outcome, last): (String, Option<i64>) = self
             .one(with_compaction(call, compaction, covers), |row| Ok((row.try_get(0)?, row.try_get(1)?)))
             .await?;
@@ -576,6 +599,9 @@ impl ServerStore for PostgresStore {
         if let Some(row) = rows.first() {
             self.project = self.placed(row.try_get(0).map_err(Fault::from))?;
         }
+        let id = schema::STORE_ID.replace("@name@", "$1");
+        let call = self.call(&format!("SELECT {id} FROM @schema@.format"));
+        self.id = self.one(call, |row| Ok(row.try_get(0)?)).await?;
         Ok(())
     }
 }
@@ -605,6 +631,7 @@ impl CrashNotes for PostgresStore {
                 "UPDATE @schema@.sessions SET noted_run = $3 WHERE project = $1 AND session = $2
                  RETURNING session",
             )
+            .changing()
             .with(Type::INT4, rows::number(id))
             .with(Type::TEXT, run);
         self.change(id, call).await

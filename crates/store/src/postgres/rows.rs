@@ -1,7 +1,7 @@
 //! Parses rows into values of a store.
 
 use azureal_core::{
-    Compaction, Counts, Mark, Seq, SessionId, SessionRecord, StoredEvent, Tokens, normal_timestamp,
+    Compaction, Counts, Mark, Seq, SessionId, SessionRecord, StoredEvent, Tokens, Tombstone, normal_timestamp,
 };
 use tokio_postgres::Row;
 
@@ -12,7 +12,8 @@ use super::text::unescaped;
 pub(super) const SESSION: &str = "session, name, worktree, created_at, completed, duration_ms, cost_usd, \
                                   tokens_in, tokens_out, last_seq, messages, preview, agent, model, told, \
                                   context_tokens, last_prompt, answered, requested_model, uuid, \
-                                  forked_from, last_active, cache_read, cache_write, changes, \
+                                  forked_from, last_active, cache_read, cache_write, changes, named_at, \
+                                  generation, \
                                   (SELECT ARRAY[covers, opening] FROM @schema@.compactions \
                                     WHERE compactions.project = sessions.project \
                                       AND compactions.session = sessions.session \
@@ -26,15 +27,14 @@ pub(super) fn session(row: &Row) -> Result<SessionRecord, Fault> {
     let context_tokens: Option<i64> = row.try_get(15)?;
     let last_prompt: Option<&str> = row.try_get(16)?;
     let requested_model: Option<&str> = row.try_get(18)?;
-    let newest_summary: Option<Vec<i64>> = row.try_get(25)?;
+    let newest_summary: Option<Vec<i64>> = row.try_get(27)?;
     let mut newest_summary = newest_summary.unwrap_or_default().into_iter().map(unsigned);
     Ok(SessionRecord {
         id: session_id(row.try_get(0)?)?,
         damaged: Vec::new(),
         name: unescaped(row.try_get(1)?),
-        // Not kept yet.
-        named_at: String::new(),
-        generation: 0,
+        named_at: normal_timestamp(row.try_get(25)?),
+        generation: unsigned(row.try_get(26)?),
         worktree: unescaped(row.try_get(2)?),
         created_at: normal_timestamp(row.try_get(3)?),
         completed: row.try_get(4)?,
@@ -68,10 +68,15 @@ pub(super) fn session(row: &Row) -> Result<SessionRecord, Fault> {
     })
 }
 
-/// Reads an event from a row of its place, its kind and its text; `None` if these are missing.
+/// Reads an event from a row of its place, its kind, its text and two facts beside it; `None` if these are missing.
 pub(super) fn event(row: &Row) -> Result<Option<StoredEvent>, Fault> {
     let Some(place) = row.try_get::<_, Option<i64>>(0)? else { return Ok(None) };
-    Ok(Some(StoredEvent::new(seq(place), unescaped(row.try_get(1)?), Ok(row.try_get(2)?))))
+    let (entry, removed_at): (Option<&str>, Option<&str>) = (row.try_get(3)?, row.try_get(4)?);
+    Ok(Some(StoredEvent {
+        entry: entry.map(unescaped),
+        removed_at: removed_at.map(unescaped),
+        ..StoredEvent::new(seq(place), unescaped(row.try_get(1)?), Ok(row.try_get(2)?))
+    }))
 }
 
 /// Reads a summary from a row of its place, text, time, author and measured size; `None` where these are missing.
@@ -122,4 +127,15 @@ fn unsigned(integer: i64) -> u64 {
 /// PostgreSQL has signed integers; totals that large do not occur.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Reads a tombstone from a row of its UUID, time, number of events and time of revival.
+pub(super) fn tombstone(row: &Row) -> Result<Tombstone, Fault> {
+    let revived_at: Option<&str> = row.try_get(3)?;
+    Ok(Tombstone {
+        uuid: row.try_get(0)?,
+        deleted_at: normal_timestamp(row.try_get(1)?),
+        events: unsigned(row.try_get(2)?),
+        revived_at: revived_at.map(normal_timestamp),
+    })
 }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use azureal_core::StoreError;
+use azureal_core::{StoreError, Uuid};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use tracing::debug;
@@ -16,12 +16,13 @@ use super::error::Fault;
 pub(super) use super::upgrade::Upgrade;
 
 /// The migrations from each version to the next, beginning without tables.
-pub(super) const VERSIONS: [&str; 5] = [
+pub(super) const VERSIONS: [&str; 6] = [
     include_str!("schema/0001.sql"),
     include_str!("schema/0002.sql"),
     include_str!("schema/0003.sql"),
     include_str!("schema/0004.sql"),
     include_str!("schema/0005.sql"),
+    include_str!("schema/0006.sql"),
 ];
 /// The version that this build writes.
 pub(super) const KNOWN: u32 = VERSIONS.len() as u32;
@@ -39,7 +40,12 @@ pub(super) struct FoundSchema {
     pub(super) kept_as: Option<String>,
     /// Whether there are sessions under the former name that no project has claimed, and none under the name.
     pub(super) has_former: bool,
+    /// The id of the store under that name.
+    pub(super) id: Uuid,
 }
+
+/// An expression for the id of a project's store, from its name. The tables have one id, and each of their projects is a store.
+pub(super) const STORE_ID: &str = "md5((to_jsonb(format) ->> 'store') || ' ' || @name@)::uuid";
 
 /// The names of a project.
 pub(super) struct ProjectNames<'a> {
@@ -56,15 +62,16 @@ pub(super) async fn prepare(
 ) -> Result<FoundSchema, StoreError> {
     let schema = upgrade.schema.clone();
     let look = || {
-        let sql = in_schema(
-            "SELECT version, getdatabaseencoding()::text,
-               (SELECT project FROM @schema@.project_names WHERE name = $1),
+        let kept_as = "(SELECT project FROM @schema@.project_names WHERE name = $1)";
+        let id = STORE_ID.replace("@name@", &format!("coalesce({kept_as}, $1)"));
+        let sql = format!(
+            "SELECT version, getdatabaseencoding()::text, {kept_as},
                EXISTS (SELECT 1 FROM @schema@.sessions WHERE project = $2)
                  AND NOT EXISTS (SELECT 1 FROM @schema@.project_names WHERE project = $2)
-                 AND NOT EXISTS (SELECT 1 FROM @schema@.sessions WHERE project = $1)
-             FROM @schema@.format",
-            &schema,
+                 AND NOT EXISTS (SELECT 1 FROM @schema@.sessions WHERE project = $1), {id}
+             FROM @schema@.format"
         );
+        let sql = in_schema(&sql, &schema);
         let former = names.former.map(str::to_owned);
         Call::new(sql).with(Type::TEXT, names.project.to_owned()).with(Type::TEXT, former)
     };
@@ -96,7 +103,7 @@ fn found(place: &str, row: &Row) -> Result<Option<FoundSchema>, StoreError> {
         return Ok(None);
     }
     let (kept_as, has_former) = (row.try_get(2).map_err(failed)?, row.try_get(3).map_err(failed)?);
-    Ok(Some(FoundSchema { kept_as, has_former }))
+    Ok(Some(FoundSchema { kept_as, has_former, id: row.try_get(4).map_err(failed)? }))
 }
 
 /// Returns whether a version is ours; one that is newer is an error.

@@ -131,9 +131,12 @@ impl Upgrade {
         if found == 1 {
             recount::recount(transaction, &self.schema).await?;
         }
-        let note =
-            in_schema("DELETE FROM @schema@.format; INSERT INTO @schema@.format VALUES ", &self.schema);
-        transaction.batch_execute(&format!("{note} ({KNOWN})")).await?;
+        // The row has the id of the store, which stays.
+        let note = format!(
+            "INSERT INTO @schema@.format (version) SELECT {KNOWN} WHERE NOT EXISTS (SELECT 1 FROM @schema@.format);
+             UPDATE @schema@.format SET version = {KNOWN}"
+        );
+        transaction.batch_execute(&in_schema(&note, &self.schema)).await?;
         Ok(Some(found))
     }
 

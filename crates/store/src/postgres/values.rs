@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use azureal_core::{
-    Compaction, ListOrder, ListQuery, NameFilter, NewSession, NewTurn, Page, StoreError, Tokens, TurnTotals,
+    Compaction, ListOrder, ListQuery, NameFilter, NewEvent, NewSession, NewTurn, Page, StoreError, Tokens, TurnTotals,
     Uuid,
 };
 use tokio_postgres::types::Type;
@@ -12,7 +12,7 @@ use super::connection::Call;
 use super::rows;
 use super::text::escaped;
 use crate::server::{FoldCases, check_turn_size, number_of, stored_cost};
-use crate::timestamp::{given_or_now, happened_at_or_now, now};
+use crate::timestamp::{given_or_now, happened_at_or_now, now, past_or_now};
 
 /// Returns the statement that reads a page: one row of NULLs if the session has no such events, and no row if there
 /// is no such session. The length of a text is known without reading it, so events that do not fit on the page cost
@@ -20,17 +20,17 @@ use crate::timestamp::{given_or_now, happened_at_or_now, now};
 pub(super) fn page_sql(page: Page) -> &'static str {
     match page {
         Page::After(..) => {
-            "SELECT page.seq, page.kind, page.json FROM @schema@.sessions LEFT JOIN LATERAL (
+            "SELECT page.seq, page.kind, page.json, page.entry, page.removed_at FROM @schema@.sessions LEFT JOIN LATERAL (
                SELECT * FROM (
-                 SELECT seq, kind, json, sum(octet_length(json)) OVER (ORDER BY seq) - octet_length(json) AS before
+                 SELECT seq, kind, json, entry, removed_at, sum(octet_length(json)) OVER (ORDER BY seq) - octet_length(json) AS before
                  FROM @schema@.events WHERE project = $1 AND session = $2 AND seq > $3 ORDER BY seq LIMIT $4
                ) AS sized WHERE before <= $5
              ) AS page ON true WHERE sessions.project = $1 AND sessions.session = $2 ORDER BY page.seq"
         }
         Page::Before(..) => {
-            "SELECT page.seq, page.kind, page.json FROM @schema@.sessions LEFT JOIN LATERAL (
+            "SELECT page.seq, page.kind, page.json, page.entry, page.removed_at FROM @schema@.sessions LEFT JOIN LATERAL (
                SELECT * FROM (
-                 SELECT seq, kind, json, sum(octet_length(json)) OVER (ORDER BY seq DESC) - octet_length(json) AS before
+                 SELECT seq, kind, json, entry, removed_at, sum(octet_length(json)) OVER (ORDER BY seq DESC) - octet_length(json) AS before
                  FROM @schema@.events WHERE project = $1 AND session = $2 AND seq < $3 ORDER BY seq DESC LIMIT $4
                ) AS sized WHERE before <= $5
              ) AS page ON true WHERE sessions.project = $1 AND sessions.session = $2 ORDER BY page.seq"
@@ -41,9 +41,9 @@ pub(super) fn page_sql(page: Page) -> &'static str {
 /// The statement that reads the events up to a place that can hold a prompt, the newest first, in the way of
 /// [`page_sql`].
 pub(super) const PROMPTS: &str =
-    "SELECT page.seq, page.kind, page.json FROM @schema@.sessions LEFT JOIN LATERAL (
+    "SELECT page.seq, page.kind, page.json, page.entry, page.removed_at FROM @schema@.sessions LEFT JOIN LATERAL (
    SELECT * FROM (
-     SELECT seq, kind, json, sum(octet_length(json)) OVER (ORDER BY seq DESC) - octet_length(json) AS before
+     SELECT seq, kind, json, entry, removed_at, sum(octet_length(json)) OVER (ORDER BY seq DESC) - octet_length(json) AS before
      FROM @schema@.events
      WHERE project = $1 AND session = $2 AND seq <= $3 AND kind IN ('UserMessage', 'Message')
      ORDER BY seq DESC LIMIT $4
@@ -52,9 +52,9 @@ pub(super) const PROMPTS: &str =
 
 /// The statement that reads the events after a place that say what turns used, in the way of [`page_sql`].
 pub(super) const USAGE: &str =
-    "SELECT page.seq, page.kind, page.json FROM @schema@.sessions LEFT JOIN LATERAL (
+    "SELECT page.seq, page.kind, page.json, page.entry, page.removed_at FROM @schema@.sessions LEFT JOIN LATERAL (
    SELECT * FROM (
-     SELECT seq, kind, json, sum(octet_length(json)) OVER (ORDER BY seq) - octet_length(json) AS before
+     SELECT seq, kind, json, entry, removed_at, sum(octet_length(json)) OVER (ORDER BY seq) - octet_length(json) AS before
      FROM @schema@.events
      WHERE project = $1 AND session = $2 AND seq > $3 AND kind IN ('Complete', 'Init', 'ModelSwitch')
      ORDER BY seq LIMIT $4
@@ -148,6 +148,8 @@ pub(super) fn with_turn(call: Call, turn: &NewTurn, texts: Vec<String>) -> Call 
         .named("in_added", Type::INT8_ARRAY, added)
         .named("in_opens", Type::INT2_ARRAY, opens)
         .named("in_previews", Type::TEXT_ARRAY, previews)
+        .named("in_entries", Type::TEXT_ARRAY, beside(turn, NewEvent::entry))
+        .named("in_removed", Type::TEXT_ARRAY, beside(turn, NewEvent::removed_at))
         .named("in_agent", Type::TEXT, alone.agent.map(text))
         .named("in_first_agent", Type::TEXT, model.first_agent.map(text))
         .named("in_keeps_model", Type::BOOL, model.of_same.is_none())
@@ -168,6 +170,13 @@ pub(super) fn with_turn(call: Call, turn: &NewTurn, texts: Vec<String>) -> Call 
         .named("in_note", Type::TEXT, note)
 }
 
+/// Returns a fact beside each event; `None` if no event has one.
+fn beside(turn: &NewTurn, fact: impl Fn(&NewEvent) -> Option<&str>) -> Option<Vec<Option<String>>> {
+    let facts: Vec<Option<String>> =
+        turn.events.iter().map(|new| fact(new).map(|text| escaped(text).into_owned())).collect();
+    facts.iter().any(Option::is_some).then_some(facts)
+}
+
 /// Adds tokens to a call.
 pub(super) fn with_tokens(call: Call, tokens: Tokens) -> Call {
     call.named("in_tokens_in", Type::INT8, rows::signed(tokens.input))
@@ -183,7 +192,8 @@ pub(super) fn with_session(call: Call, new: &NewSession, last_active: &'static s
         .named("in_created_at", Type::TEXT, new.created_at.clone().unwrap_or_else(now))
         .named("in_uuid", Type::UUID, new.uuid.unwrap_or_else(Uuid::new_v4))
         .named("in_forked_from", Type::UUID, new.forked_from)
-        .named(last_active, Type::TEXT, now())
+        .named(last_active, Type::TEXT, past_or_now(new.last_active.as_deref()))
+        .named("in_named_at", Type::TEXT, new.named_at.clone())
 }
 
 /// Adds the properties of a fork to a call. It has a new identity; the database adds the one of its origin.
@@ -192,6 +202,7 @@ pub(super) fn with_fork(call: Call, new: &NewSession) -> Call {
         .named("in_worktree", Type::TEXT, escaped(&new.worktree).into_owned())
         .named("in_created_at", Type::TEXT, new.created_at.clone().unwrap_or_else(now))
         .named("in_uuid", Type::UUID, Uuid::new_v4())
+        .named("in_named_at", Type::TEXT, new.named_at.clone())
         .named(LAST_ACTIVE, Type::TEXT, now())
 }
 

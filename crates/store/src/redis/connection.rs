@@ -9,6 +9,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use azureal_core::StoreError;
@@ -30,7 +31,7 @@ use super::RedisOptions;
 use super::address::{RedisAddress, TlsFiles};
 use super::error::Fault;
 use super::frames::Values;
-use super::scripts::Prepared;
+use super::scripts::{Effect, Prepared};
 use crate::server::{
     self, ANSWER_TIMEOUT, Bounded, CONNECT_TIMEOUT, LARGEST_CERTIFICATES, Overflow, OwnThread,
     TIMEOUT_PER_MIB, Transient, retry_with_backoff, too_large,
@@ -50,6 +51,15 @@ pub(super) enum Request {
     Commands(Pipeline),
     /// Commands that read a page of events.
     Page(Pipeline),
+}
+
+impl Request {
+    fn effect(&self) -> Effect {
+        match self {
+            Self::Script(call) => call.effect,
+            Self::Commands(_) | Self::Page(_) => Effect::None,
+        }
+    }
 }
 
 /// The connection of a store.
@@ -92,6 +102,10 @@ impl Connections {
         &self.place
     }
 
+    pub(super) fn is_closed(&self) -> bool {
+        self.thread.is_closed()
+    }
+
     /// Closes the connection; returns whether it was open.
     pub(super) async fn close(&self) -> bool {
         let line = Arc::clone(&self.line);
@@ -107,7 +121,17 @@ impl Connections {
     /// Like [`ask`](Self::ask), with this retry budget.
     pub(super) async fn ask_for(&self, request: Request, budget: Duration) -> Result<Value, StoreError> {
         let line = Arc::clone(&self.line);
-        self.on_thread(async move { retry_with_backoff(budget, |_| line.attempt(&request)).await }).await
+        self.on_thread(async move {
+            let may_be_done = AtomicBool::new(false);
+            let answer = retry_with_backoff(budget, |_| line.attempt(&request, &may_be_done)).await;
+            answer.map_err(|(fault, waited)| match request.effect() {
+                Effect::Change(operation) if may_be_done.into_inner() => {
+                    (Fault::Unknown { operation, last: Box::new(fault) }, waited)
+                }
+                Effect::Change(_) | Effect::None => (fault, waited),
+            })
+        })
+        .await
     }
 
     /// Like [`ask_for`](Self::ask_for), but a running attempt ends with the budget too.
@@ -117,7 +141,9 @@ impl Connections {
             let began = Instant::now();
             let attempt = |_| async {
                 let left = time.saturating_sub(began.elapsed()).max(SHORTEST_ATTEMPT);
-                let answer = tokio::time::timeout(left, line.attempt(&request)).await;
+                // Only requests that read have so little time.
+                let ignored = AtomicBool::new(false);
+                let answer = tokio::time::timeout(left, line.attempt(&request, &ignored)).await;
                 answer.unwrap_or(Err(Fault::Silent(time)))
             };
             retry_with_backoff(time, attempt).await
@@ -157,17 +183,21 @@ impl Line {
         Self { address, tls, overflow: Overflow::default(), state: Mutex::default() }
     }
 
-    async fn attempt(&self, request: &Request) -> Result<Value, Fault> {
-        match self.try_once(request).await {
+    /// Sets `may_be_done` if the request was sent and its answer is lost.
+    async fn attempt(&self, request: &Request, may_be_done: &AtomicBool) -> Result<Value, Fault> {
+        match self.try_once(request, may_be_done).await {
             // We have ended the connection ourselves, and would do it again.
             Err(_) if self.overflow.take() => Err(Fault::Answer(too_large())),
             other => other,
         }
     }
 
-    async fn try_once(&self, request: &Request) -> Result<Value, Fault> {
+    async fn try_once(&self, request: &Request, may_be_done: &AtomicBool) -> Result<Value, Fault> {
         let (connection, number) = self.connection().await?;
-        match run(connection, request).await {
+        let answer = run(connection, request).await;
+        let is_lost = answer.as_ref().is_err_and(Fault::is_about_connection);
+        may_be_done.fetch_or(is_lost, Ordering::Relaxed);
+        match answer {
             Err(fault) if fault.is_transient() => {
                 let mut state = self.state.lock().await;
                 if state.number == number {

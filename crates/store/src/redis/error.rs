@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use azureal_core::StoreError;
+use azureal_core::{StoreError, Uuid};
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use crate::server::Transient;
@@ -16,6 +16,8 @@ pub(super) enum Fault {
     Driver(RedisError),
     /// The server accepted a connection and did not answer.
     Silent(Duration),
+    /// A change was sent, and no answer came.
+    Unknown { operation: Option<Uuid>, last: Box<Fault> },
     /// The store has been closed meanwhile.
     Closed,
     /// A file that the connection needs cannot be used.
@@ -38,6 +40,7 @@ impl Transient for Fault {
             Self::Driver(error) if error.is_io_error() => "io",
             Self::Driver(_) => "driver",
             Self::Silent(_) => "silent",
+            Self::Unknown { .. } => "outcome unknown",
             Self::Closed => "closed",
             Self::Tls(_) => "tls",
             Self::Answer(_) => "answer",
@@ -47,7 +50,7 @@ impl Transient for Fault {
     fn is_transient(&self) -> bool {
         match self {
             Self::Silent(_) => true,
-            Self::Closed | Self::Tls(_) | Self::Answer(_) => false,
+            Self::Unknown { .. } | Self::Closed | Self::Tls(_) | Self::Answer(_) => false,
             Self::Driver(error) => match error.kind() {
                 ErrorKind::Io => !is_about_tls(error),
                 // An answer that was cut off in the middle.
@@ -61,6 +64,15 @@ impl Transient for Fault {
 }
 
 impl Fault {
+    /// Returns whether the connection broke or the server is silent, so that it is not known whether it did what it was asked.
+    pub(super) fn is_about_connection(&self) -> bool {
+        match self {
+            Self::Driver(error) => matches!(error.kind(), ErrorKind::Io | ErrorKind::Parse),
+            Self::Silent(_) => true,
+            Self::Unknown { .. } | Self::Closed | Self::Tls(_) | Self::Answer(_) => false,
+        }
+    }
+
     /// Returns the server that has what was asked for, where this one of a cluster has not.
     pub(super) fn moved_to(&self) -> Option<(String, u16)> {
         let Self::Driver(error) = self else { return None };
@@ -77,6 +89,13 @@ impl Fault {
         let is_transient = self.is_transient();
         let error = match self {
             Self::Driver(error) => error,
+            Self::Unknown { operation, last } => {
+                let why = match last.at(&place, waited) {
+                    StoreError::Unreachable { why, .. } | StoreError::Denied { why, .. } => why,
+                    other => other.to_string(),
+                };
+                return StoreError::OutcomeUnknown { place, operation, why, seconds };
+            }
             Self::Closed => return StoreError::Closed,
             Self::Silent(limit) => {
                 let why = format!("it has said nothing for {} s", limit.as_secs());

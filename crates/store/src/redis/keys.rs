@@ -90,22 +90,25 @@ impl Keys {
         format!("{}:prompts:{}", self.prefix, id.number())
     }
 
-    /// All that belongs to a session: itself, its events, its summaries and where its prompts are.
-    pub(super) fn of_session(&self, id: SessionId) -> [String; 4] {
+    /// What is left of deleted sessions.
+    pub(super) fn tombstones(&self) -> String {
+        format!("{}:tombstones", self.prefix)
+    }
+
+    /// All that belongs to a session: itself, its events, its summaries, where its prompts are, and what was done in it.
+    pub(super) fn of_session(&self, id: SessionId) -> [String; 5] {
         let compactions = format!("{}:compactions:{}", self.prefix, id.number());
-        [self.session(id), self.events(id), compactions, self.prompts(id)]
+        let operations = format!("{}:operations:{}", self.prefix, id.number());
+        [self.session(id), self.events(id), compactions, self.prompts(id), operations]
     }
 
     /// Returns the keys that every script is given, in the order in which `keys.lua` takes them. Where there is no
     /// operation and no session, a script has no use for their keys: the project's stand in their place.
     pub(super) fn of_script(&self, operation: Option<Uuid>, session: Option<SessionId>) -> Vec<String> {
-        let (aside, done) = match operation {
-            Some(operation) => (self.aside(operation), format!("{}:done:{operation}", self.prefix)),
-            None => (self.project(), self.project()),
-        };
+        let aside = operation.map_or_else(|| self.project(), |operation| self.aside(operation));
         let of_session = match session {
             Some(id) => self.of_session(id),
-            None => [(); 4].map(|()| self.project()),
+            None => [(); 5].map(|()| self.project()),
         };
         let names = format!("{}:names", self.prefix);
         let uuids = format!("{}:uuids", self.prefix);
@@ -123,7 +126,7 @@ impl Keys {
             self.runs(),
             self.leases(),
             aside,
-            done,
+            self.tombstones(),
             self.watched(),
             self.changes(),
         ]
@@ -148,7 +151,7 @@ mod tests {
             assert_eq!(keys.project(), prefix);
             let all = keys.of_script(Some(Uuid::nil()), SessionId::new(3));
             assert!(all.iter().all(|key| key.starts_with(prefix)), "{all:?}");
-            assert_eq!(all.len(), 18);
+            assert_eq!(all.len(), 19);
         }
     }
 }

@@ -26,7 +26,7 @@ use std::time::Duration;
 use azureal_core::{
     Appended, Compaction, CrashNotes, LARGEST_EVENT, LeaseId, Leases, ListOrder, ListQuery, Mark, NameFilter,
     NewSession, NewTurn, Originals, Page, Seq, SessionId, SessionRecord, SessionStore, StoreError,
-    StoredEvent, Tally, Tokens, Watch, async_trait, check_name,
+    StoredEvent, Tally, Tokens, Tombstone, Watch, async_trait, check_name,
 };
 use redis::{Cmd, Pipeline, Script, Value};
 use uuid::Uuid;
@@ -43,14 +43,12 @@ use turns::{with_events, with_tokens, with_turn};
 
 use crate::originals::{FileOriginals, FileStore};
 use crate::server::{OPEN_TIMEOUT, check_compactions, check_new, check_turn_size, number_of, tally_through};
-use crate::timestamp::{given_or_now, now, seconds};
+use crate::timestamp::{given_or_now, now, past_or_now, seconds};
 
 /// The format that this build writes.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 /// The largest page, so that a page of large events does not fill the memory.
 const LARGEST_PAGE: usize = LARGEST_EVENT;
-/// The time that the server remembers a finished operation, beyond the time in which it may be retried.
-const REMEMBERED: Duration = Duration::from_secs(600);
 /// The number of prompts that are read in one round trip.
 const PROMPTS_AT_ONCE: usize = 1000;
 /// The number of sessions that are read in one round trip.
@@ -97,8 +95,8 @@ pub struct RedisStore {
     project: String,
     /// The former name of the project, while it is not settled whose the sessions under it are.
     former: Option<String>,
-    /// The time for which an operation is remembered, in milliseconds.
-    remembered: u128,
+    /// The id of the store; `None` if this user may not write one.
+    id: Option<Uuid>,
     durability: Durability,
     /// The number that was given last, for all that is known here.
     last_number: AtomicU32,
@@ -108,7 +106,7 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// Opens the store. Writes nothing.
+    /// Opens the store. Writes nothing but the id of a store that has none.
     ///
     /// Returns [`StoreError::Forgetful`] if the server evicts keys when its memory is full, unless the address
     /// accepts loss.
@@ -120,7 +118,7 @@ impl RedisStore {
             keys: Keys::of(&project),
             project,
             former: None,
-            remembered: (options.retry_budget + REMEMBERED).as_millis(),
+            id: None,
             durability: Durability::Unknown,
             last_number: AtomicU32::new(0),
             is_older: AtomicBool::new(false),
@@ -129,6 +127,9 @@ impl RedisStore {
         store.look_at_rights().await?;
         store.look_for_project(address.project.former.as_deref()).await?;
         store.look_at_settings(address.accepts_loss).await?;
+        if store.former.is_none() {
+            store.give_id().await?;
+        }
         Ok(store)
     }
 
@@ -181,12 +182,13 @@ impl RedisStore {
 
     /// Begins a call that the server does once, however often it is asked.
     fn operation(&self, script: &'static Script, session: Option<SessionId>) -> Call {
-        self.once(script, &self.keys.of_script(Some(Uuid::now_v7()), session))
+        let operation = Uuid::now_v7();
+        self.once(script, &self.keys.of_script(Some(operation), session), operation)
     }
 
-    /// Creates a call whose keys already name the operation.
-    fn once(&self, script: &'static Script, keys: &[String]) -> Call {
-        Call::new(script, keys).writing().with(FORMAT).with(self.remembered.to_string())
+    /// Creates a call with these keys.
+    fn once(&self, script: &'static Script, keys: &[String], operation: Uuid) -> Call {
+        Call::new(script, keys).writing().with_effect(None).with(FORMAT).with(operation.to_string())
     }
 
     async fn run(&self, call: Call) -> Result<Answer, StoreError> {
@@ -435,14 +437,16 @@ impl RedisStore {
 
 /// Adds the properties of a new session to a call.
 fn with_session(call: Call, new: &NewSession) -> Call {
-    let now = now();
+    let (now, last_active) = (now(), past_or_now(new.last_active.as_deref()));
     call.with_optional(new.name.as_deref())
+        .with_optional(new.named_at.as_deref())
         .with(new.worktree.as_str())
         .with(new.created_at.clone().unwrap_or_else(|| now.clone()))
         .with(new.uuid.unwrap_or_else(Uuid::new_v4).to_string())
         .with_optional(new.forked_from)
         .with(now.as_str())
-        .with(seconds(&now))
+        .with(last_active.as_str())
+        .with(seconds(&last_active))
 }
 
 /// Adds a summary to a call. `covered` counts the events up to its end.
@@ -463,6 +467,10 @@ fn countable(number: u64) -> u64 {
 
 #[async_trait]
 impl SessionStore for RedisStore {
+    async fn store_id(&self) -> Result<Option<Uuid>, StoreError> {
+        if self.connections.is_closed() { Err(StoreError::Closed) } else { Ok(self.id) }
+    }
+
     async fn create(&self, new: NewSession) -> Result<SessionId, StoreError> {
         check_new(&new)?;
         let call =
@@ -483,7 +491,7 @@ impl SessionStore for RedisStore {
         let call = |id: SessionId| {
             let operation = Uuid::now_v7();
             let keys = self.keys.of_script(Some(operation), Some(id));
-            let call = self.once(&scripts::CREATE_WITH, &keys).with(id.number());
+            let call = self.once(&scripts::CREATE_WITH, &keys, operation).with(id.number());
             let call = call.with_optional(turn.mark.as_ref().map(|mark| &mark.name));
             let mut call = with_turn(with_session(call, &new), &turn, &texts).with(compactions.len());
             for compaction in &compactions {
@@ -577,7 +585,7 @@ impl SessionStore for RedisStore {
 
     async fn rename(&self, id: SessionId, name: &str) -> Result<(), StoreError> {
         check_name(name)?;
-        let call = self.operation(&scripts::RENAME, Some(id)).with(id.number()).with(name);
+        let call = self.operation(&scripts::RENAME, Some(id)).with(id.number()).with(name).with(now());
         self.change(id, call).await
     }
 
@@ -585,26 +593,37 @@ impl SessionStore for RedisStore {
         self.delete_with_files(id).await
     }
 
+    async fn tombstones(&self, after: Option<Uuid>, limit: usize) -> Result<Vec<Tombstone>, StoreError> {
+        let from = after.map_or_else(|| "-".to_owned(), |after| format!("({after}!"));
+        let mut look = Pipeline::new();
+        look.cmd("ZRANGEBYLEX").arg(self.keys.tombstones()).arg(from).arg("+");
+        look.arg("LIMIT").arg(0).arg(limit.min(LISTED_AT_ONCE));
+        let answer = self.answers(look).await?.into_iter().next().unwrap_or_default();
+        let entries = self.read(replies::list(answer))?;
+        self.read(entries.into_iter().map(replies::tombstone).collect())
+    }
+
     async fn append(&self, id: SessionId, turn: NewTurn) -> Result<Appended, StoreError> {
-        if turn.operation.is_some() {
-            // Rather than a promise of once that nothing keeps.
-            return Err(StoreError::NotSupported("ids of operations"));
-        }
-        let operation = Uuid::now_v7();
-        let call = self.once(&scripts::APPEND, &self.keys.of_script(Some(operation), Some(id)));
-        let call = call.with(id.number());
+        let known = turn.operation;
+        let operation = known.map_or_else(Uuid::now_v7, |known| known.id);
+        // Each try of the caller has a stream of its own.
+        let aside = Uuid::now_v7();
+        let call = self.once(&scripts::APPEND, &self.keys.of_script(Some(aside), Some(id)), operation);
+        let call = call.with_effect(known.map(|known| known.id)).with(id.number());
         let call = call.with_optional(turn.lease.as_ref().map(LeaseId::as_str));
         let call = call.with_optional(turn.after.map(|after| after.0));
         let call = call.with_optional(turn.ends_run.then_some(1));
+        let call = call.with_optional(known.map(|known| known.generation));
         let texts = turn.texts()?;
         let call = with_turn(call, &turn, &texts);
-        let mut answer = self.run(with_events(call, &self.keys, operation, id, &turn, &texts)).await?;
+        let mut answer = self.run(with_events(call, &self.keys, aside, id, &turn, &texts)).await?;
         match (answer.outcome.as_str(), turn.after) {
             ("done", _) => {
                 let (first, last) = (self.read(answer.next_seq())?, self.read(answer.next_seq())?);
                 Ok(Appended { first, last })
             }
             ("absent", _) => Err(StoreError::NoSuchSession(id)),
+            ("cleared", _) => Err(StoreError::Cleared(id)),
             ("fenced", _) => Err(StoreError::Fenced(id)),
             ("moved", Some(expected)) => {
                 let last = self.read(answer.next_seq())?;
@@ -650,9 +669,10 @@ impl SessionStore for RedisStore {
             let generation = counted.as_ref().map(|(generation, _)| *generation);
             let tally = counted.map(|(_, tally)| tally).unwrap_or_default();
             let call = |made: SessionId| {
-                let mut keys = self.keys.of_script(Some(Uuid::now_v7()), Some(made));
+                let operation = Uuid::now_v7();
+                let mut keys = self.keys.of_script(Some(operation), Some(made));
                 keys.extend(self.keys.of_session(id));
-                let call = self.once(&scripts::FORK, &keys).with(made.number()).with(at.0);
+                let call = self.once(&scripts::FORK, &keys, operation).with(made.number()).with(at.0);
                 let call = call
                     .with_optional(generation)
                     .with(tally.counts.messages)

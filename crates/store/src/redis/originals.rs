@@ -6,6 +6,7 @@ use azureal_core::{SessionId, StoreError, Uuid, async_trait};
 
 use super::{LISTED_AT_ONCE, RedisStore, scripts};
 use crate::originals::{FileOriginals, FileStore, originals_in_files};
+use crate::timestamp::now;
 
 impl RedisStore {
     /// Keeps originals as files in this folder of this machine. If `takes_new` is false, those that are there can be read and
@@ -38,7 +39,7 @@ impl FileStore for RedisStore {
     }
 
     async fn delete_session(&self, id: SessionId) -> Result<(), StoreError> {
-        self.change(id, self.operation(&scripts::DELETE, Some(id)).with(id.number())).await
+        self.change(id, self.operation(&scripts::DELETE, Some(id)).with(id.number()).with(now())).await
     }
 }
 

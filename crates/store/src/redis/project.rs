@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering;
 
-use azureal_core::{StoreError, async_trait};
+use azureal_core::{StoreError, Uuid, async_trait};
 use redis::Pipeline;
 
 use super::error::Fault;
@@ -37,7 +37,8 @@ impl ServerStore for RedisStore {
         }
         let kept_as = self.settle(kept_as).await?;
         self.former = None;
-        self.keep_as(kept_as).await
+        self.keep_as(kept_as).await?;
+        self.give_id().await
     }
 }
 
@@ -86,6 +87,21 @@ impl RedisStore {
         {
             self.former = Some(former.to_owned());
         }
+        Ok(())
+    }
+
+    /// Finds the id of the store, or gives it one. A user that may only read does without.
+    pub(super) async fn give_id(&mut self) -> Result<(), StoreError> {
+        let project = self.keys.project();
+        let [mut found] = self.fields(&project, ["id"]).await?;
+        if found.is_none() {
+            let mut give = Pipeline::new();
+            give.cmd("HSETNX").arg(&project).arg("id").arg(Uuid::new_v4().to_string()).ignore_errors();
+            self.answers(give).await?;
+            [found] = self.fields(&project, ["id"]).await?;
+        }
+        let id = found.map(|id| id.parse()).transpose();
+        self.id = id.map_err(|_| self.other("the id of the store is not a UUID"))?;
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 use std::vec::IntoIter;
 
 use azureal_core::{
-    Compaction, Damage, Seq, SessionId, SessionRecord, StoredEvent, Tokens, normal_timestamp,
+    Compaction, Damage, Seq, SessionId, SessionRecord, StoredEvent, Tokens, Tombstone, normal_timestamp,
 };
 use redis::Value;
 
@@ -20,7 +20,7 @@ pub(super) fn place(seq: Seq) -> String {
 }
 
 /// The fields of a session, in the order in which [`session`] reads them.
-pub(super) const SESSION: [&str; 29] = [
+pub(super) const SESSION: [&str; 30] = [
     "name",
     "worktree",
     "created_at",
@@ -50,6 +50,7 @@ pub(super) const SESSION: [&str; 29] = [
     "generation",
     "details",
     "covered_details",
+    "named_at",
 ];
 
 /// The answer of a script: how it went, and values.
@@ -132,10 +133,12 @@ pub(super) fn session(id: SessionId, values: Value) -> Result<Option<SessionReco
     // The details are those of this generation, and of what the newest summary covers, unless an older client has changed
     // that since.
     let generation = next_number()?;
+    record.generation = generation;
     let (counted, covered) =
         (details(next()?.as_deref(), generation), details(next()?.as_deref(), record.covered));
     record.counts.rendered_chars = record.counts.rendered_chars.saturating_add_signed(counted);
     record.covered = record.covered.saturating_add_signed(covered);
+    record.named_at = normal_timestamp(&next()?.unwrap_or_default());
     Ok(Some(record))
 }
 
@@ -155,17 +158,30 @@ pub(super) fn event(entry: Value) -> Result<StoredEvent, Fault> {
     let place = text(place)?;
     let seq = Seq(number(place.strip_prefix(NEVER).unwrap_or_default())?);
     let mut fields = list(fields)?.into_iter();
-    let (mut kind, mut json) = (String::new(), Err(Damage("its text is missing".to_owned())));
+    let mut event = StoredEvent::new(seq, "", Err(Damage("its text is missing".to_owned())));
     while let (Some(name), Some(value)) = (fields.next(), fields.next()) {
         match name {
-            Value::BulkString(name) if name == b"kind" => kind = text(value)?,
+            Value::BulkString(name) if name == b"kind" => event.kind = text(value)?,
             Value::BulkString(name) if name == b"json" => {
-                json = text(value).map_err(|_| Damage("its text is not UTF-8".to_owned()));
+                event.json = text(value).map_err(|_| Damage("its text is not UTF-8".to_owned()));
             }
+            Value::BulkString(name) if name == b"entry" => event.entry = Some(text(value)?),
+            Value::BulkString(name) if name == b"removed_at" => event.removed_at = Some(text(value)?),
             _ => {}
         }
     }
-    Ok(StoredEvent::new(seq, kind, json))
+    Ok(event)
+}
+
+/// Reads a tombstone from its entry (`tombstones.lua`).
+pub(super) fn tombstone(entry: Value) -> Result<Tombstone, Fault> {
+    let entry = text(entry)?;
+    let mut parts = entry.split(' ');
+    let mut next = || parts.next().ok_or_else(|| missing("a tombstone"));
+    let uuid = next()?.parse().map_err(|_| missing("an identity"))?;
+    let (deleted_at, events, revived_at) = (normal_timestamp(next()?), number(next()?)?, next()?);
+    let revived_at = (revived_at != "-").then(|| normal_timestamp(revived_at));
+    Ok(Tombstone { uuid, deleted_at, events, revived_at })
 }
 
 /// Reads summaries from fields with their values: a summary stands at its place, and what else is known of it at

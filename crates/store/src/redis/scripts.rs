@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::LazyLock;
 
+use azureal_core::Uuid;
 use redis::{Cmd, Pipeline, Script, ToRedisArgs};
 
 /// Builds a script from files: a prelude, and the script itself.
@@ -19,25 +20,25 @@ macro_rules! scripts {
 
 scripts! {
     RIGHTS: "rights";
-    CREATE: "keys" "format" "once" "index" "make" "create";
-    CREATE_WITH: "keys" "format" "once" "index" "make" "sums" "turn" "cover" "create_with";
-    FIND_OR_CREATE: "keys" "format" "once" "index" "make" "named" "find_or_create";
+    CREATE: "keys" "format" "change" "index" "times" "tombstones" "make" "create";
+    CREATE_WITH: "keys" "format" "change" "index" "times" "tombstones" "make" "sums" "turn" "cover" "create_with";
+    FIND_OR_CREATE: "keys" "format" "change" "index" "times" "tombstones" "make" "named" "find_or_create";
     FIND: "keys" "index" "named" "find";
     FIND_PREFIX: "keys" "index" "named" "find_prefix";
     FIND_UUID: "keys" "index" "named" "find_uuid";
-    RENAME: "keys" "format" "once" "index" "rename";
-    DELETE: "keys" "format" "once" "index" "delete";
-    APPEND: "keys" "format" "once" "index" "sums" "turn" "append";
-    CLEAR: "keys" "format" "once" "clear";
-    FORK: "keys" "format" "once" "index" "make" "cover" "fork";
-    SET_TOKENS: "keys" "format" "once" "set_tokens";
-    ADD_TOKENS: "keys" "format" "once" "sums" "add_tokens";
+    RENAME: "keys" "format" "change" "index" "times" "rename";
+    DELETE: "keys" "format" "change" "index" "times" "tombstones" "delete";
+    APPEND: "keys" "format" "change" "index" "sums" "turn" "append";
+    CLEAR: "keys" "format" "change" "clear";
+    FORK: "keys" "format" "change" "index" "times" "tombstones" "make" "cover" "fork";
+    SET_TOKENS: "keys" "format" "change" "set_tokens";
+    ADD_TOKENS: "keys" "format" "change" "sums" "add_tokens";
     COMPACTIONS: "keys" "compactions";
-    ADD_COMPACTION: "keys" "format" "once" "cover" "add_compaction";
-    REMOVE_COMPACTION: "keys" "format" "once" "cover" "remove_compaction";
+    ADD_COMPACTION: "keys" "format" "change" "cover" "add_compaction";
+    REMOVE_COMPACTION: "keys" "format" "change" "cover" "remove_compaction";
     MARK: "keys" "mark";
-    REMOVE_MARK: "keys" "format" "once" "remove_mark";
-    NOTE_RUN: "keys" "format" "once" "note_run";
+    REMOVE_MARK: "keys" "format" "change" "remove_mark";
+    NOTE_RUN: "keys" "format" "change" "note_run";
     CLAIM: "keys" "claim";
     SETTLE: "keys" "settle";
     BEGIN_UPGRADE: "keys" "begin_upgrade";
@@ -55,6 +56,7 @@ pub(super) struct Call {
     followed_by: Vec<Cmd>,
     /// Whether it changes something.
     pub(super) writes: bool,
+    effect: Effect,
     /// The bytes that are sent, without small values.
     pub(super) size: usize,
 }
@@ -64,13 +66,29 @@ pub(super) struct Prepared {
     pub(super) script: &'static Script,
     pub(super) commands: Pipeline,
     pub(super) size: usize,
+    pub(super) effect: Effect,
+}
+
+/// What a lost answer leaves open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// Nothing: it reads, or it is asked for again in any case.
+    None,
+    /// Whether the change was made. The id is that of the caller's operation.
+    Change(Option<Uuid>),
 }
 
 impl Call {
     pub(super) fn new(script: &'static Script, keys: &[String]) -> Self {
         let mut command = redis::cmd("EVALSHA");
         command.arg(script.get_hash()).arg(keys.len()).arg(keys);
-        Self { script, command, followed_by: Vec::new(), writes: false, size: 0 }
+        Self { script, command, followed_by: Vec::new(), writes: false, effect: Effect::None, size: 0 }
+    }
+
+    /// Notes that a lost answer leaves the outcome open.
+    pub(super) fn with_effect(mut self, operation: Option<Uuid>) -> Self {
+        self.effect = Effect::Change(operation);
+        self
     }
 
     /// Notes that it changes something.
@@ -97,7 +115,7 @@ impl Call {
         for command in self.followed_by {
             commands.add_command(command);
         }
-        Prepared { script: self.script, commands, size: self.size }
+        Prepared { script: self.script, commands, size: self.size, effect: self.effect }
     }
 
     /// Adds a value, in the order in which the script takes them.

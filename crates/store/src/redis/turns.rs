@@ -83,6 +83,11 @@ pub(super) fn with_events(
     for (new, text) in turn.events.iter().zip(texts) {
         let mut add = redis::cmd("XADD");
         add.arg(&aside).arg(&["NOMKSTREAM", "*"]).arg("kind").arg(new.event().kind()).arg("json").arg(text);
+        for (name, fact) in [("entry", new.entry()), ("removed_at", new.removed_at())] {
+            if let Some(fact) = fact {
+                add.arg(name).arg(fact);
+            }
+        }
         call = call.followed_by(add, text.len());
     }
     let mut put_back = redis::cmd("RENAME");

@@ -32,6 +32,11 @@ impl OwnThread {
         !self.is_closed.swap(true, Ordering::AcqRel)
     }
 
+    #[cfg(feature = "redis")]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+
     /// Returns the runtime of the thread.
     #[cfg(feature = "postgres")]
     pub(crate) fn runtime(&self) -> Handle {

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use azureal_store::core::{
-    CrashNotes, Holder, LeaseId, Leases, NewLease, NewSession, NewTurn, Seq, SessionId, SessionStore,
-    StoreError, Taken,
+    CrashNotes, Holder, LeaseId, Leases, NewLease, NewSession, NewTurn, Operation, Seq, SessionId,
+    SessionStore, StoreError, Taken, Uuid,
 };
 use azureal_testkit::servers::{Cut, CuttingProxy, Direction};
-use azureal_testkit::thorough;
+use azureal_testkit::{thorough, until};
 
 use crate::scratch::wait;
 use crate::storm::{EVENTS, turn_of, turns_in};
@@ -102,7 +102,7 @@ pub(crate) fn append_is_cut_anywhere<D: SessionStore + Leases + CrashNotes>(
         wait(direct.note_run(appends.session, Some("run"))).unwrap();
         proxy.arm(Some(*cut));
         let answer = wait(store.append(appends.session, appends.turn("-the-cut", 1)));
-        assert!(matches!(answer, Err(StoreError::Unreachable { .. })), "{cut:?}: {answer:?}");
+        assert!(matches!(answer, Err(StoreError::OutcomeUnknown { .. })), "{cut:?}: {answer:?}");
         // The server may read what was sent before the cut later than we notice it, and then refuses it.
         wait(direct.append(appends.session, turn_of("---after"))).unwrap();
         let noted = wait(direct.noted_runs()).unwrap();
@@ -115,4 +115,44 @@ pub(crate) fn append_is_cut_anywhere<D: SessionStore + Leases + CrashNotes>(
     }
     assert!(there > 0 && not_there > 0, "{there} {not_there}");
     println!("{} cuts twice: {to_server} bytes there, {to_client} back", cuts.len());
+}
+
+/// Loses the answer of an append. `forget` removes what a server forgets by itself, as if days had passed before the next try.
+pub(crate) fn a_lost_answer_is_no_second_turn<D: SessionStore + Sync>(
+    proxy: &CuttingProxy,
+    direct: &D,
+    (patient, impatient): (D, D),
+    forget: impl Fn(),
+) {
+    let id = wait(direct.create(NewSession::default())).unwrap();
+    let last = || wait(direct.get(id)).unwrap().counts.events;
+    // The store retries by itself.
+    proxy.set_swallows_answers(true);
+    std::thread::scope(|scope| {
+        let appending = scope.spawn(|| wait(patient.append(id, turn_of("first"))));
+        until("the server has the turn", || (last() > 0).then_some(()));
+        forget();
+        proxy.set_swallows_answers(false);
+        assert_eq!(appending.join().unwrap().unwrap().last, Seq(EVENTS as u64));
+    });
+    // The caller asks again, by another client, behind the turns of others.
+    let operation = Operation::new(Uuid::now_v7(), &wait(direct.get(id)).unwrap());
+    let turn = || NewTurn { operation: Some(operation), ..turn_of("secnd") };
+    let first = Seq(EVENTS as u64 + 1);
+    wait(impatient.get(id)).unwrap();
+    proxy.set_swallows_answers(true);
+    let error = wait(impatient.append(id, turn())).unwrap_err();
+    assert!(
+        matches!(&error, StoreError::OutcomeUnknown { operation: Some(known), .. } if *known == operation.id),
+        "{error:?}"
+    );
+    proxy.set_swallows_answers(false);
+    wait(direct.append(id, turn_of("third"))).unwrap();
+    forget();
+    assert_eq!(wait(direct.append(id, turn())).unwrap().first, first);
+    assert_eq!(turns_in(direct, id), ["first", "secnd", "third"]);
+    assert_eq!(wait(direct.get(id)).unwrap().tokens.input, 3);
+    wait(direct.clear(id)).unwrap();
+    let refused = wait(direct.append(id, turn()));
+    assert!(matches!(refused, Err(StoreError::Cleared(of)) if of == id), "{refused:?}");
 }

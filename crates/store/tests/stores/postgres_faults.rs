@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::cuts::append_is_cut_anywhere;
+use crate::cuts::{a_lost_answer_is_no_second_turn, append_is_cut_anywhere};
 use crate::scratch::wait;
 use crate::storm::{EVENTS, storm, turn_of};
 use azureal_store::core::{
@@ -34,6 +34,16 @@ fn an_append_that_is_cut_anywhere_is_there_whole_and_once() {
     let url = format!("{}?sslmode=disable", server.url_at(proxy.port()));
     let direct = open(&server.url(), PostgresOptions::default());
     append_is_cut_anywhere(&proxy, &direct, || open(&url, patient()), || open(&url, impatient()));
+}
+
+#[test]
+fn a_turn_whose_answer_is_lost_for_days_is_stored_once() {
+    let Some(server) = PostgresServer::start_with(&[("fsync", "off")], &[]) else { return };
+    let proxy = CuttingProxy::start(server.port());
+    let url = format!("{}?sslmode=disable", server.url_at(proxy.port()));
+    let direct = open(&server.url(), PostgresOptions::default());
+    // Nothing goes by time: `operations_go_only_with_their_session`.
+    a_lost_answer_is_no_second_turn(&proxy, &direct, (open(&url, patient()), open(&url, impatient())), || {});
 }
 
 #[test]

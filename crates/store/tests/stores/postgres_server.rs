@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use crate::certificates::certificates;
 use azureal_store::core::{
     CrashNotes, Event, Holder, LeaseId, Leases, ListOrder, ListQuery, NameFilter, NewEvent, NewLease,
-    NewSession, NewTurn, Page, Seq, SessionId, SessionStore, StoreError, Tokens, Watch, WorktreeFilter,
+    NewSession, NewTurn, Operation, Page, Seq, SessionId, SessionStore, StoreError, Tokens, Uuid, Watch,
+    WorktreeFilter,
 };
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use azureal_testkit::servers::PostgresServer;
@@ -51,7 +52,7 @@ fn however_many_start_at_once_the_tables_are_made_once() {
             });
         }
     });
-    assert_eq!(server.sql(&format!("SELECT version FROM {schema}.format")), "5");
+    assert_eq!(server.sql(&format!("SELECT version FROM {schema}.format")), "6");
     assert_eq!(block_on(open(&url).unwrap().list(&ListQuery::default())).unwrap().len(), 16);
 }
 
@@ -78,6 +79,48 @@ fn what_is_newer_or_somebody_elses_is_left_alone() {
     let latin = server.url().trim_end_matches("/postgres").to_owned() + "/latin";
     let error = open(&latin).err().unwrap();
     assert!(error.to_string().contains("encoding LATIN1"), "{error}");
+}
+
+#[test]
+fn no_function_runs_what_others_put_in_the_path() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let schema = new_schema();
+    let url = format!("{}?schema={schema}", server.url());
+    drop(open(&url).unwrap());
+    let unpinned = server.sql(&format!(
+        "SELECT string_agg(proname, ',') FROM pg_proc JOIN pg_language ON pg_language.oid = prolang
+         WHERE pronamespace = '{schema}'::regnamespace AND lanname <> 'sql'
+           AND (proconfig IS NULL OR NOT 'search_path=pg_catalog, pg_temp' = ANY (proconfig))"
+    ));
+    assert_eq!(unpinned, "");
+    // An exact match is found before the one of the system that takes any array.
+    server.sql(
+        "CREATE SCHEMA attacker; CREATE TABLE attacker.seen (events text[]);
+         CREATE FUNCTION attacker.cardinality(events text[]) RETURNS integer LANGUAGE plpgsql AS
+           'BEGIN INSERT INTO attacker.seen VALUES (events); RETURN array_length(events, 1); END'",
+    );
+    let store = open(&format!("{url}&options=-csearch_path%3Dattacker")).unwrap();
+    let id = block_on(store.create(NewSession::default())).unwrap();
+    block_on(store.append(id, NewTurn::verbatim([Event::user("private")]))).unwrap();
+    assert_eq!(server.sql("SELECT count(*) FROM attacker.seen"), "0");
+}
+
+#[test]
+fn operations_go_only_with_their_session() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let schema = new_schema();
+    let store = open(&format!("{}?schema={schema}", server.url())).unwrap();
+    let forgetting = server.sql(&format!(
+        "SELECT string_agg(proname, ',') FROM pg_proc
+         WHERE pronamespace = '{schema}'::regnamespace AND prosrc LIKE '%DELETE FROM {schema}.operations%'"
+    ));
+    assert_eq!(forgetting, "delete_session");
+    let id = block_on(store.create(NewSession::default())).unwrap();
+    block_on(store.append(id, NewTurn::verbatim([Event::user("x")]))).unwrap();
+    let operations = || server.sql(&format!("SELECT count(*) FROM {schema}.operations"));
+    assert_eq!(operations(), "1");
+    block_on(store.delete(id)).unwrap();
+    assert_eq!(operations(), "0");
 }
 
 #[test]
@@ -126,6 +169,7 @@ fn no_statement_reads_a_whole_table() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&format!("{}?project=p3", server.url())).unwrap();
     let store = store.with_originals(folder.path().join("originals"), true, None);
+    let without_originals = open(&format!("{}?project=p3", server.url())).unwrap();
     server.sql(
         "INSERT INTO azureal.projects SELECT 'p' || p, 1000 FROM generate_series(1, 5) p;
          INSERT INTO azureal.sessions (project, session, name, worktree, created_at, last_seq, noted_run)
@@ -140,8 +184,10 @@ fn no_statement_reads_a_whole_table() {
            FROM generate_series(1, 5) p, generate_series(1, 1000) s;
          INSERT INTO azureal.last_used SELECT 'p' || p, 'place ' || u, u
            FROM generate_series(1, 5) p, generate_series(1, 1000) u;
-         INSERT INTO azureal.operations SELECT 'p' || p, gen_random_uuid(), '{}'
+         INSERT INTO azureal.operations SELECT 'p' || p, gen_random_uuid(), '{}', 1, 0
            FROM generate_series(1, 5) p, generate_series(1, 1000) o;
+         INSERT INTO azureal.tombstones SELECT 'p' || p, gen_random_uuid(), 1000 + t, '', 0, NULL, NULL, gen_random_uuid()
+           FROM generate_series(1, 5) p, generate_series(1, 1000) t;
          INSERT INTO azureal.originals SELECT 'p' || p, s, 'run', 1, 3, 3
            FROM generate_series(1, 5) p, generate_series(1, 1000) s;
          INSERT INTO azureal.original_pieces SELECT 'p' || p, s, 'run', 0, 'abc'
@@ -171,10 +217,9 @@ fn no_statement_reads_a_whole_table() {
             let listed = store.list(&ListQuery { name: prefix, ..ListQuery::default() }).await.unwrap();
             assert_eq!(listed.len(), 11);
             let used_in = Some("place 3".to_owned());
-            store
-                .append(id, NewTurn { used_in, ..NewTurn::verbatim([Event::assistant("x")]) })
-                .await
-                .unwrap();
+            let operation = Some(Operation::new(Uuid::new_v4(), &store.get(id).await.unwrap()));
+            let turn = NewTurn { used_in, operation, ..NewTurn::verbatim([Event::assistant("x")]) };
+            store.append(id, turn).await.unwrap();
             assert_eq!(store.last_used("place 3").await.unwrap(), Some(id));
             let uuid = store.get(id).await.unwrap().uuid.unwrap();
             assert_eq!(store.find_uuid(uuid).await.unwrap(), Some(id));
@@ -204,6 +249,8 @@ fn no_statement_reads_a_whole_table() {
             assert_eq!(originals.delete(other).await.unwrap(), 3);
             store.clear(fork).await.unwrap();
             store.delete(fork).await.unwrap();
+            assert!(without_originals.delete(fork).await.is_err());
+            assert_eq!(store.tombstones(Some(uuid), 3).await.unwrap().len(), 3);
         });
     }
     let log = server.log().split_off(prepared);
@@ -216,6 +263,9 @@ fn no_statement_reads_a_whole_table() {
         "sessions_by_uuid",
         "marks_by_name",
         "last_used_by_place",
+        "operations_pkey",
+        "tombstones_pkey",
+        "tombstones_by_session",
         "originals_pkey",
         "original_pieces_pkey",
         "originals_by_time",
@@ -441,11 +491,11 @@ fn an_append_that_is_asked_again_while_it_commits_is_answered_as_what_it_is() {
         let append = |is_repeated: bool| {
             format!(
                 "SELECT outcome, starts_at, ends_at FROM {schema}.append_turn('p',
-                   '01a1de0a-5dc4-79a1-9d42-9ba53a380f0{number}', {is_repeated}, {number}, {after}, {lease},
-                   ARRAY['UserMessage'], ARRAY['{{\"UserMessage\":{{\"content\":\"x\"}}}}'],
+                   '01a1de0a-5dc4-79a1-9d42-9ba53a380f0{number}', {is_repeated}, {number}, {after}, {lease}, NULL,
+                   ARRAY['UserMessage'], ARRAY['{{\"UserMessage\":{{\"content\":\"x\"}}}}'], NULL, NULL,
                    ARRAY[1,1,1,1,1,1,1,1], ARRAY[2,2,2,2,2,2,2,2]::smallint[], ARRAY['x','x','x','x','x','x','x','x'],
                    NULL, NULL, true, NULL, NULL, NULL, 'x', false, '2026-01-31T09:30:00Z', 10, NULL, true, 1, 0, 1, 1, 0, 0,
-                   NULL, NULL, '')"
+                   NULL, NULL, '', false)"
             )
         };
         std::thread::scope(|scope| {

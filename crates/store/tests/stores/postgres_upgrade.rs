@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use azureal_store::core::{
-    CrashNotes, Event, ListQuery, NewSession, NewTurn, Page, Seq, SessionId, SessionRecord, SessionStore,
+    Event, ListQuery, NewSession, NewTurn, Page, Seq, SessionId, SessionRecord, SessionStore,
     Tokens,
 };
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
@@ -95,7 +95,7 @@ fn tables_of_the_first_release_are_upgraded_and_lose_nothing() {
         opening.into_iter().map(|store| store.join().unwrap()).collect::<Vec<_>>()
     });
     assert_eq!(server.sql(&everything), before);
-    assert_eq!(server.sql(&format!("SELECT version FROM {schema}.format")), "5");
+    assert_eq!(server.sql(&format!("SELECT version FROM {schema}.format")), "6");
     let listed = list(&stores[0]);
     let [unanswered, two_agents] = listed.as_slice() else { panic!("{listed:?}") };
     assert_eq!(unanswered.counts.last_prompt.as_deref(), Some("nobody is there"));
@@ -193,7 +193,7 @@ fn tables_of_the_second_release_gain_what_their_turns_reported_of_the_cache() {
         }
     }
     let store = open(server, schema, "p");
-    assert_eq!(server.sql(&format!("SELECT version FROM {schema}.format")), "5");
+    assert_eq!(server.sql(&format!("SELECT version FROM {schema}.format")), "6");
     let found: Vec<(u64, u64)> = list(&store)
         .iter()
         .rev()
@@ -205,28 +205,4 @@ fn tables_of_the_second_release_gain_what_their_turns_reported_of_the_cache() {
     block_on(store.append(id, NewTurn { tokens, ..NewTurn::verbatim([Event::user("more")]) })).unwrap();
     let expected = Tokens { cache_read: 1580, cache_write: 1310, ..Tokens::new(3150, 9) };
     assert_eq!(block_on(store.get(id)).unwrap().tokens, expected);
-}
-
-#[test]
-fn a_client_of_version_3_that_still_runs_appends_and_leaves_the_note_of_a_run() {
-    let Some(server) = PostgresServer::shared() else { return };
-    let schema = "third_version";
-    let store = open(server, schema, "p");
-    let id = block_on(store.create(NewSession::default())).unwrap();
-    block_on(store.note_run(id, Some("run"))).unwrap();
-    // Its arguments go by their order.
-    let appended = server.sql(&format!(
-        "SELECT outcome FROM {schema}.append_turn('p', gen_random_uuid(), false, {}, 0, NULL, ARRAY['UserMessage'],
-           ARRAY['{}'], ARRAY[1,1,1,1,1,1,1,1], ARRAY[2,2,2,2,2,2,2,2]::smallint[],
-           ARRAY['p','p','p','p','p','p','p','p'], NULL, NULL, true, NULL, NULL, NULL, 'hello', false,
-           '2026-01-31T09:30:00Z', 10, NULL, NULL, 0, 0, 0, 0, 0, 0, NULL, NULL, '')",
-        id.number(),
-        Event::user("hello").to_json()
-    ));
-    assert_eq!(appended, "done");
-    assert_eq!(block_on(store.read(id, Page::last(9))).unwrap().len(), 1);
-    assert_eq!(block_on(store.noted_runs()).unwrap(), [(id, "run".to_owned())]);
-    let turn = NewTurn { ends_run: true, ..NewTurn::verbatim([Event::assistant("hi")]) };
-    block_on(store.append(id, turn)).unwrap();
-    assert_eq!(block_on(store.noted_runs()).unwrap(), []);
 }

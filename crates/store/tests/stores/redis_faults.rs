@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::cuts::{append_is_cut_anywhere, lease};
+use crate::cuts::{a_lost_answer_is_no_second_turn, append_is_cut_anywhere, lease};
 use crate::scratch::wait;
 use crate::storm::{EVENTS, storm, turn_of, turns_in};
 use azureal_store::core::{
@@ -37,6 +37,25 @@ fn an_append_that_is_cut_anywhere_is_there_whole_and_once() {
     let url = server.url_at(proxy.port());
     let direct = open(&server.url(), patient());
     append_is_cut_anywhere(&proxy, &direct, || open(&url, patient()), || open(&url, impatient()));
+}
+
+#[test]
+fn a_turn_whose_answer_is_lost_for_days_is_stored_once() {
+    let Some(server) = RedisServer::start_with(&[("appendonly", "no")], &[]) else { return };
+    let proxy = CuttingProxy::start(server.port());
+    let url = server.url_at(proxy.port());
+    let direct = open(&server.url(), patient());
+    // The server knows the script from now on: whoever gives it to a server needs an answer.
+    let other = wait(direct.create(NewSession::default())).unwrap();
+    wait(direct.append(other, turn_of("other"))).unwrap();
+    let forget = || {
+        for key in server.command(&["KEYS", "*"]).lines() {
+            if server.command(&["TTL", key]) != "-1" {
+                server.command(&["DEL", key]);
+            }
+        }
+    };
+    a_lost_answer_is_no_second_turn(&proxy, &direct, (open(&url, patient()), open(&url, impatient())), forget);
 }
 
 #[test]

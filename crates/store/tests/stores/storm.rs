@@ -176,7 +176,7 @@ fn open_while_killed<D>(url: &str, open: impl Fn(&str) -> Result<D, StoreError>)
     loop {
         match open(url) {
             Ok(store) => return store,
-            Err(StoreError::Unreachable { .. }) => {}
+            Err(StoreError::Unreachable { .. } | StoreError::OutcomeUnknown { .. }) => {}
             Err(error) => panic!("{error}"),
         }
     }

@@ -43,6 +43,7 @@ struct State {
     round_trips: usize,
     cuts: usize,
     is_silent: bool,
+    swallows_answers: bool,
 }
 
 impl CuttingProxy {
@@ -79,12 +80,18 @@ impl CuttingProxy {
     /// Counts again from now on, and cuts at this place, if there is one, when it is reached.
     pub fn arm(&self, cut: Option<Cut>) {
         let mut state = self.state.lock().unwrap();
-        *state = State { cut, cuts: state.cuts, is_silent: state.is_silent, ..State::default() };
+        let State { cuts, is_silent, swallows_answers, .. } = *state;
+        *state = State { cut, cuts, is_silent, swallows_answers, ..State::default() };
     }
 
     /// Forwards nothing from now on, on no connection, and keeps them all open. What was sent meanwhile is lost.
     pub fn set_silent(&self, is_silent: bool) {
         self.state.lock().unwrap().is_silent = is_silent;
+    }
+
+    /// Forwards requests and no answers from now on: the server does what it is asked, and nobody hears of it.
+    pub fn set_swallows_answers(&self, swallows_answers: bool) {
+        self.state.lock().unwrap().swallows_answers = swallows_answers;
     }
 
     /// Returns the bytes that have gone to the server and to the client since it was armed.
@@ -138,7 +145,7 @@ fn pass_on(direction: Direction, mut from: TcpStream, mut to: TcpStream, state: 
         };
         let (passed, is_cut) = {
             let mut state = state.lock().unwrap();
-            if state.is_silent {
+            if state.is_silent || (state.swallows_answers && direction == Direction::ToClient) {
                 continue;
             }
             state.pass(direction, count)

@@ -1,7 +1,13 @@
 -- Deletes the session and all that belongs to it. Answers: done; absent.
-local session_number = take()
-local name, uuid = unpack(redis.call('HMGET', session, 'name', 'uuid'))
+local session_number, present = take(), take()
+if redis.call('HGET', operations, 'deleted') == operation then return {'done'} end
+local name, uuid, last_seq = unpack(redis.call('HMGET', session, 'name', 'uuid', 'last_seq'))
 if not name then return {'absent'} end
+if uuid then
+  local tombstone, deleted_at, _, revived_at = tombstone_of(uuid)
+  local newest = revived_at ~= '-' and revived_at or deleted_at
+  set_tombstone(tombstone, uuid, later_than(present, newest), last_seq or '0')
+end
 redis.call('ZREM', names, named(name, session_number))
 if uuid then redis.call('ZREM', uuids, named(uuid, session_number)) end
 redis.call('ZREMRANGEBYSCORE', last_used, session_number, session_number)
@@ -18,5 +24,8 @@ for _, mark in ipairs(redis.call('ZRANGEBYSCORE', marks_by_session, session_numb
     redis.call('ZREM', marks_by_session, mark)
   end
 end
-redis.call('UNLINK', session, events, compactions, prompts)
+-- Repeats of its creation and of this are still known.
+local created = redis.call('HGET', operations, 'created')
+redis.call('UNLINK', session, events, compactions, prompts, operations)
+redis.call('HSET', operations, 'deleted', operation, 'created', created or '')
 return finish()

@@ -1,6 +1,6 @@
 -- Makes a session of what another one holds up to a place. Answers: done, its number; taken, the number to try; absent;
 -- no_event, the last event there is; changed, where the session was cleared since its events were counted.
-local origin, origin_events, origin_compactions, origin_prompts = unpack(KEYS, 19, 22)
+local origin, origin_events, origin_compactions, origin_prompts = unpack(KEYS, 20, 23)
 local at, generation = tonumber(take()), take_optional()
 local messages, open, preview, agent, model = take(), take(), take_optional(), take_optional(), take_optional()
 local told, details, last_prompt, answered, requested_model =

@@ -1,7 +1,7 @@
 -- Every script that touches a key begins with this. All are given the same keys, in the order of `keys.rs`, and touch no others.
-local project, active, by_time, names, uuids, marks, marks_by_session, last_used, runs, leases, aside, done, watched, changed =
+local project, active, by_time, names, uuids, marks, marks_by_session, last_used, runs, leases, aside, tombstones, watched, changed =
   unpack(KEYS, 1, 14)
-local session, events, compactions, prompts = unpack(KEYS, 15, 18)
+local session, events, compactions, prompts, operations = unpack(KEYS, 15, 19)
 
 -- What the places of events in a stream begin with: a time that never comes. The server gives an event the next place by
 -- itself, and as long as the time of the last one is not over that is the same time with the next number.
