@@ -13,7 +13,7 @@ use azureal_store::sqlite::{COMPANIONS, with_suffix};
 
 use crate::backup::staged;
 use crate::error::{Error, shown};
-use crate::server_store;
+use crate::server_folder;
 use crate::workspace::Workspace;
 
 /// The number of the agents' own transcripts that are looked for. Each is a search of the agents' folders.
@@ -149,7 +149,10 @@ impl Workspace {
         let Some((file, folders)) = self.file() else { return Vec::new() };
         let own = file.parent().filter(|folder| folder.file_name() == Some(OsStr::new(OURS)));
         let in_git = folders.second_name.as_deref().and_then(Path::parent);
-        own.into_iter().chain(in_git).flat_map(|folder| named(folder, server_store::is_folder_name)).collect()
+        own.into_iter()
+            .chain(in_git)
+            .flat_map(|folder| named(folder, server_folder::is_folder_name))
+            .collect()
     }
 
     /// Refuses if a turn runs.

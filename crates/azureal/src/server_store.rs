@@ -1,22 +1,18 @@
-//! Stores on a server: which project of it is meant, with which password, and what this machine keeps for it.
+//! Stores on a server: which project of it is meant, and with which password.
 
-use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File};
-use std::io::{ErrorKind, Read};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use azureal_files::Folder;
 use azureal_store::postgres::PostgresAddress;
 use azureal_store::redis::RedisAddress;
-use azureal_store::sqlite::make_folder_of;
 use azureal_store::{AddressError, ServerAddress, ServerStore};
 use tracing::info;
 
 use crate::environment::Environment;
 use crate::error::{Error, quoted};
-use crate::git_folder;
 use crate::project::{Project, SharedName};
 use crate::workspace::{Notice, on_own_thread};
 
@@ -171,78 +167,4 @@ pub(crate) fn settle_name(
     );
     let required = ProjectNameRequired { address: address.to_string(), former, project };
     Err(Error::refused("project_name", message).with_hint(hint).with_source(required))
-}
-
-/// The folder in which this machine keeps what belongs to a store elsewhere.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ServerFolder {
-    path: PathBuf,
-    /// The folder that earlier versions use, or processes that can write to the git directory, if it is another one.
-    former: Option<PathBuf>,
-    is_in_git: bool,
-}
-
-/// Returns the folder of a store on a server. `kept_as` is the name of the project there.
-///
-/// Each store has one of its own in the project, since sessions of every store have the same numbers. It is in the git directory
-/// of the project, as far as the project's own store has a folder there.
-pub(crate) fn folder<A: Address>(address: &A, kept_as: &str, project: &Project) -> ServerFolder {
-    let store = format!("{address} {} {kept_as}", address.part());
-    let hash = blake3::hash(store.as_bytes()).to_hex();
-    let name = format!("{}-{}", A::KIND, hash.get(..16).unwrap_or(&hash));
-    let own = project.store_path();
-    let (beside, in_git) = (own.with_file_name(&name), git_folder::of_store(&own));
-    let Ok(in_git) = in_git.map(|folder| folder.join(&name)) else {
-        return ServerFolder { path: beside, former: None, is_in_git: false };
-    };
-    match git_folder::check_usable(in_git.parent().unwrap_or(&in_git)) {
-        Ok(()) => ServerFolder { path: in_git, former: Some(beside), is_in_git: true },
-        Err(why) => {
-            ServerFolder { path: beside, former: why.is_readable().then_some(in_git), is_in_git: false }
-        }
-    }
-}
-
-/// Returns whether a folder may be that of a store on a server, by its name.
-pub(crate) fn is_folder_name(name: &str) -> bool {
-    let hash = [PostgresAddress::KIND, RedisAddress::KIND]
-        .iter()
-        .find_map(|kind| name.strip_prefix(kind)?.strip_prefix('-'));
-    hash.is_some_and(|hash| hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()))
-}
-
-const SPOOLS: &str = "spool";
-const ORIGINALS: &str = "originals";
-
-impl ServerFolder {
-    pub(crate) fn spools(&self) -> PathBuf {
-        self.path.join(SPOOLS)
-    }
-
-    pub(crate) fn former_spools(&self) -> Option<PathBuf> {
-        self.former.as_ref().map(|former| former.join(SPOOLS))
-    }
-
-    /// Returns the folder of the output of turns, as far as it is on this machine.
-    pub(crate) fn originals(&self) -> PathBuf {
-        self.path.join(ORIGINALS)
-    }
-
-    /// Returns its name, which no other store has.
-    pub(crate) fn name(&self) -> Option<&OsStr> {
-        self.path.file_name()
-    }
-
-    /// Makes the folder, and the one around it as the project's own store would.
-    pub(crate) fn make(&self) -> Result<(), Error> {
-        let folder = &self.path;
-        if self.is_in_git {
-            return Folder::open_or_create(folder).map(drop).map_err(|error| Error::file(folder, &error));
-        }
-        make_folder_of(folder)?;
-        match DirBuilder::new().mode(0o700).create(folder) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(Error::file(folder, &error)),
-            Ok(()) | Err(_) => Ok(()),
-        }
-    }
 }

@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
 use azureal_agents::registry;
-use azureal_core::{Holder, IndexKind, Redactor, SessionId, SessionRecord, SessionStore, StoreError};
+use azureal_core::{
+    Holder, IndexKind, Redactor, SessionId, SessionRecord, SessionStore, StoreError, Uuid, visible_line,
+};
 use azureal_engine::{ChangeRecorder, Engine, FullEvents, FullHistory, Recovered, Spools, this_process};
 use azureal_files::as_argument;
 use azureal_search::FileIndex;
@@ -28,7 +30,8 @@ use crate::error::{Error, quoted, shown};
 use crate::git_folder::StoreLayout;
 use crate::project::Project;
 use crate::recall::RecallService;
-use crate::server_store::{self, ServerFolder};
+use crate::server_folder::{self, ServerFolder, WaitingTurns};
+use crate::server_store;
 
 /// An opened project: its configuration is found and its store open.
 pub struct Workspace {
@@ -54,6 +57,8 @@ pub struct Workspace {
     pub(crate) recorder: OnceLock<Option<ChangeRecorder>>,
     /// Created with the first text to mask.
     redactor: OnceLock<Redactor>,
+    /// Known once the store has one.
+    store_id: OnceLock<Uuid>,
     /// Each is opened with the first search that needs it.
     pub(crate) search_indexes: Mutex<BTreeMap<IndexKind, Arc<FileIndex>>>,
     /// Answers agents whose server cannot open the store.
@@ -70,6 +75,8 @@ pub struct Options {
     /// Whether calls of a store in a file may block the thread that makes them. For programs that do one thing after the other: it saves a thread.
     /// Otherwise no call blocks an executor.
     pub may_block: bool,
+    /// The answer to [`Workspace::waiting_turns`]: whether turns that wait for a store under another address are stored.
+    pub takes_waiting_turns: bool,
     /// Called while opening waits for another client of a server, with the reason in one line.
     pub report_wait: Option<fn(&str)>,
 }
@@ -99,6 +106,8 @@ pub enum Notice {
     Snapshots(String),
     /// A session that was open in an agent's own interface when azureal died.
     Opened(String),
+    /// Interrupted turns wait for a store under another address.
+    WaitingTurns(WaitingTurns),
 }
 
 impl fmt::Display for Notice {
@@ -119,6 +128,11 @@ impl fmt::Display for Notice {
                 )
             }
             Self::UnreadablePasswordFile(error) => f.write_str(error.message()),
+            Self::WaitingTurns(waiting) => {
+                write!(f, "{waiting}")?;
+                let run = waiting.runs.first().map_or("", String::as_str);
+                write!(f, "; `azureal list --recover {}` stores them there", visible_line(run))
+            }
             Self::File(notice) => {
                 write!(f, "{notice}")?;
                 match notice {
@@ -175,11 +189,25 @@ impl Workspace {
                     engine: OnceLock::new(),
                     recorder: OnceLock::new(),
                     redactor: OnceLock::new(),
+                    store_id: OnceLock::new(),
                     search_indexes: Mutex::default(),
                     recall_service: None,
                 })
             }
             Err(error) => Err(error.with_notices(notices)),
+        }
+    }
+
+    /// Returns the interrupted turns that wait for the store under another address, which may be that of a copy. They are not
+    /// stored unless the workspace is opened with [`Options::takes_waiting_turns`].
+    pub fn waiting_turns(&self) -> Option<&WaitingTurns> {
+        self.server_folder()?.waiting()
+    }
+
+    pub(crate) fn server_folder(&self) -> Option<&ServerFolder> {
+        match &self.location {
+            Location::Server(folder) => Some(folder),
+            Location::Memory | Location::File(..) => None,
         }
     }
 
@@ -310,6 +338,7 @@ impl Workspace {
             engine: OnceLock::new(),
             recorder: OnceLock::new(),
             redactor: OnceLock::new(),
+            store_id: OnceLock::new(),
             search_indexes: Mutex::default(),
             recall_service: self.recall_service,
         }
@@ -381,8 +410,29 @@ impl Workspace {
         }
     }
 
-    /// Returns a word for the store that no other store of this user has on this machine; `None` for a store in memory.
+    /// Returns a word for the store that no other store of this user has on this machine; `None` for a store in memory. It follows from
+    /// the id of the store, which stays when the project is moved; without an id, from its place.
     pub(crate) fn store_identity(&self) -> Option<String> {
+        match (self.store_id(), &self.location) {
+            (_, Location::Memory) => None,
+            (Some(id), _) => Some(id.simple().to_string()),
+            (None, _) => self.identity_by_place(),
+        }
+    }
+
+    fn store_id(&self) -> Option<Uuid> {
+        if let Some(id) = self.store_id.get() {
+            return Some(*id);
+        }
+        let id = match &self.location {
+            Location::Memory => None,
+            Location::Server(folder) => folder.store_id(),
+            Location::File(..) => on_own_thread(self.store.store_id()).ok().flatten(),
+        }?;
+        Some(*self.store_id.get_or_init(|| id))
+    }
+
+    fn identity_by_place(&self) -> Option<String> {
         let identity = match &self.location {
             Location::Memory => return None,
             Location::File(file, _) => {
@@ -396,11 +446,22 @@ impl Workspace {
         Some(hash.get(..32).unwrap_or(&hash).to_owned())
     }
 
+    /// Returns the path of something that the user's folder has for the store. What was put there before the store had an id is moved.
+    pub(crate) fn state_path(&self, folder: &str, ending: &str) -> Option<PathBuf> {
+        let folder = self.environment.state()?.join(folder);
+        let path = folder.join(format!("{}{ending}", self.store_identity()?));
+        let before = folder.join(format!("{}{ending}", self.identity_by_place()?));
+        if before != path && before.exists() && !path.exists() {
+            // If that fails, it is found by the next command.
+            drop(fs::rename(&before, &path));
+        }
+        Some(path)
+    }
+
     /// Returns the file in which interfaces keep what the user has typed, outside of the project; `None` for a store in memory, or if
     /// the user has no folder for it.
     pub(crate) fn state_file(&self) -> Option<PathBuf> {
-        let name = format!("{}.json", self.store_identity()?);
-        Some(self.environment.state()?.join("desk").join(name))
+        self.state_path("desk", ".json")
     }
 
     /// Returns the folder of the search indexes: beside a store in a file, in the user's cache for one on a server. `None` for a store in
@@ -472,7 +533,10 @@ fn open_store(
                 PostgresOptions { report_wait: options.report_wait.unwrap_or(usual.report_wait), ..usual };
             let mut store = on_own_thread(PostgresStore::open(&address, server_options))?;
             server_store::settle_name(&mut store, &*address, is_ours)?;
-            let folder = server_store::folder(&*address, store.project(), project);
+            let id = on_own_thread(store.store_id())?;
+            let folder =
+                server_folder::folder(&*address, id, store.project(), project, options.takes_waiting_turns)?;
+            notices.extend(folder.waiting().cloned().map(Notice::WaitingTurns));
             // What goes to a server is masked. Not before it is needed: a redactor takes milliseconds to build.
             let mask = match originals.reach_servers() {
                 true => Some(mask_with(config::redactor(environment)?)),
@@ -485,7 +549,10 @@ fn open_store(
             server_store::complete(&mut *address, project, environment, notices)?;
             let mut store = on_own_thread(RedisStore::open(&address, RedisOptions::default()))?;
             server_store::settle_name(&mut store, &*address, is_ours)?;
-            let folder = server_store::folder(&*address, store.project(), project);
+            let id = on_own_thread(store.store_id())?;
+            let folder =
+                server_folder::folder(&*address, id, store.project(), project, options.takes_waiting_turns)?;
+            notices.extend(folder.waiting().cloned().map(Notice::WaitingTurns));
             if let Some(warning) = store.durability().warning().filter(|_| !address.accepts_loss()) {
                 let (address, warning) = (address.to_string(), warning.to_string());
                 notices.push(Notice::Durability { address, warning });

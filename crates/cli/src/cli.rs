@@ -23,7 +23,7 @@ use crate::environment::environment;
 use crate::failure::Failure;
 use crate::interface::{self, run_interface};
 use crate::log;
-use crate::open::{LateNotices, open_workspace};
+use crate::open::{LateNotices, open_workspace, recover_run};
 use crate::output::{Format, Output};
 use crate::recovery::recover;
 use crate::usage_error::usage_error;
@@ -93,6 +93,13 @@ struct Global {
     /// Run as if started in DIR
     #[arg(short = 'C', global = true, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = "Global options")]
     directory: Option<PathBuf>,
+
+    /// Store the interrupted turns that wait for the store under another address, of which RUN is one
+    ///
+    /// A store on a server has an id. Turns that this machine keeps for it are not stored under an address that was not used
+    /// here before: it may be that of a copy. On a terminal azureal asks.
+    #[arg(long, global = true, value_name = "RUN", help_heading = "Global options")]
+    recover: Option<String>,
 
     /// Print JSON, for programs
     ///
@@ -328,6 +335,9 @@ impl Global {
     /// Starts the log, and makes the folder of `-C` the current one.
     fn enter(&self) -> Result<(), Failure> {
         log::start(&environment())?;
+        if let Some(run) = &self.recover {
+            recover_run(run);
+        }
         let Some(directory) = &self.directory else { return Ok(()) };
         std::env::set_current_dir(directory).map_err(|error| Failure::file(directory, &error))
     }

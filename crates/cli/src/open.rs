@@ -2,9 +2,10 @@
 
 use std::error::Error;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use azureal::error::quoted;
-use azureal::{Options, ProjectNameRequired, Workspace};
+use azureal::{Options, ProjectNameRequired, WaitingTurns, Workspace};
 use azureal_serve::mcp::answer_relayed;
 
 use crate::confirm::{Answer, ask};
@@ -40,6 +41,13 @@ fn open(store: Option<&Path>, may_block: bool) -> Result<Workspace, Failure> {
             opened = Workspace::open(Path::new("."), &environment, &options);
         }
     }
+    if let Ok(workspace) = &opened
+        && let Some(waiting) = workspace.waiting_turns()
+        && is_wanted(waiting)?
+    {
+        options.takes_waiting_turns = true;
+        opened = Workspace::open(Path::new("."), &environment, &options);
+    }
     let notices = match &opened {
         Ok(workspace) => workspace.notices(),
         Err(error) => error.notices(),
@@ -50,6 +58,24 @@ fn open(store: Option<&Path>, may_block: bool) -> Result<Workspace, Failure> {
     let mut workspace = opened?;
     workspace.set_recall_service(answer_relayed);
     Ok(workspace)
+}
+
+/// The run that `--recover` names.
+static RECOVERED_RUN: OnceLock<String> = OnceLock::new();
+
+/// Notes which run the user wants to be recovered, for every store that this process opens.
+pub(crate) fn recover_run(run: &str) {
+    RECOVERED_RUN.get_or_init(|| run.to_owned());
+}
+
+/// Finds out whether the user wants turns to be stored that wait under another address of the store.
+fn is_wanted(waiting: &WaitingTurns) -> Result<bool, Failure> {
+    match RECOVERED_RUN.get() {
+        Some(run) if waiting.runs.contains(run) => Ok(true),
+        Some(run) => Err(Failure::usage(format!("no interrupted turn {} waits for this store", quoted(run)))
+            .with_hint(format!("those that wait are {}", waiting.runs.join(", ")))),
+        None => Ok(ask(&format!("{waiting}.\nStore them there? [y/N] ")) == Answer::Yes),
+    }
 }
 
 /// Prints what happens to a store after it was opened, when the command ends.

@@ -283,6 +283,7 @@ impl<'a> Doctor<'a> {
         if layout.file == self.project.store_path() && progress("versions of files").is_continue() {
             report.add(snapshots::check(&self.project, self.environment));
         }
+        report.add(spools::elsewhere(&self.project, None));
         report.add(space::check(path));
     }
 }

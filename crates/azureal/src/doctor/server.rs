@@ -15,8 +15,12 @@ impl Doctor<'_> {
         report.store = "a server".to_owned();
         let workspace = match Workspace::open(&self.directory, self.environment, &self.options) {
             Ok(workspace) => workspace,
-            Err(error) => return report.add([Finding::of(&error, "the store")]),
+            Err(error) => {
+                report.add([Finding::of(&error, "the store")]);
+                return report.add(spools::elsewhere(&self.project, None));
+            }
         };
+        report.add(spools::elsewhere(&self.project, workspace.server_folder()));
         let notices = workspace.notices().iter();
         report.add(
             notices.map(|notice| Finding::new("store", Severity::Note, "the store", notice.to_string())),

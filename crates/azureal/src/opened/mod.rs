@@ -69,8 +69,7 @@ impl Workspace {
     /// Returns the notes of the store's sessions that are open in an agent's own interface; `None` for a store in memory, or if the
     /// user has no folder for them.
     pub(crate) fn opened_sessions(&self) -> Option<OpenedSessions> {
-        let folder = self.environment().state()?.join("opened").join(self.store_identity()?);
-        Some(OpenedSessions::new(folder))
+        Some(OpenedSessions::new(self.state_path("opened", "")?))
     }
 
     /// Writes a session into the home of an agent's program. `agent` is by default that of the session's last turn, else the configured

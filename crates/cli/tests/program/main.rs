@@ -63,6 +63,7 @@ mod redis;
 mod rendered;
 mod run;
 mod search;
+mod server_addresses;
 mod servers;
 mod sessions;
 mod stats;

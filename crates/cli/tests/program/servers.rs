@@ -18,7 +18,14 @@ pub(crate) trait Server: Sized + 'static {
     fn shared() -> Option<&'static Self>;
 
     /// Returns the URL of a project's store.
-    fn store(&self, project: &str) -> String;
+    fn store(&self, project: &str) -> String {
+        self.store_at(self.own_port(), project)
+    }
+
+    /// Returns the same by way of another port, where a proxy listens.
+    fn store_at(&self, port: u16, project: &str) -> String;
+
+    fn own_port(&self) -> u16;
 }
 
 impl Server for PostgresServer {
@@ -26,8 +33,12 @@ impl Server for PostgresServer {
         Self::shared()
     }
 
-    fn store(&self, project: &str) -> String {
-        format!("{}?project={project}", self.url())
+    fn store_at(&self, port: u16, project: &str) -> String {
+        format!("{}?project={project}", self.url_at(port))
+    }
+
+    fn own_port(&self) -> u16 {
+        self.port()
     }
 }
 
@@ -37,8 +48,12 @@ impl Server for RedisServer {
     }
 
     /// The server that all tests share keeps nothing, which is not what they are about.
-    fn store(&self, project: &str) -> String {
-        format!("{}?loss=accepted&project={project}", self.url())
+    fn store_at(&self, port: u16, project: &str) -> String {
+        format!("{}?loss=accepted&project={project}", self.url_at(port))
+    }
+
+    fn own_port(&self) -> u16 {
+        self.port()
     }
 }
 

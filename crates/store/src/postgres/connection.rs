@@ -271,10 +271,9 @@ impl Connections {
         self.thread
             .run(async move {
                 let may_be_done = AtomicBool::new(false);
-                let answer = retry_with_backoff(retry_budget, |is_retry| {
-                    lines.attempt(&call, is_retry, &may_be_done)
-                })
-                .await;
+                let answer =
+                    retry_with_backoff(retry_budget, |is_retry| lines.attempt(&call, is_retry, &may_be_done))
+                        .await;
                 answer.map_err(|(fault, waited)| match call.changes && may_be_done.into_inner() {
                     true => (Fault::Unknown { operation: call.operation, last: Box::new(fault) }, waited),
                     false => (fault, waited),

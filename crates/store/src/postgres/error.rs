@@ -18,7 +18,10 @@ pub(super) enum Fault {
     /// The server does not answer.
     Silent,
     /// A change was sent, and no answer came.
-    Unknown { operation: Option<Uuid>, last: Box<Fault> },
+    Unknown {
+        operation: Option<Uuid>,
+        last: Box<Fault>,
+    },
     /// The store has been closed meanwhile.
     Closed,
     /// Notifications do not arrive: a pooler gives each transaction another server connection.
@@ -72,11 +75,9 @@ impl Transient for Fault {
         let error = match self {
             Self::Driver(error) => error,
             Self::Lookup(_) | Self::Silent => return true,
-            Self::Unknown { .. }
-            | Self::Closed
-            | Self::Undelivered
-            | Self::Pool(_)
-            | Self::Answer(_) => return false,
+            Self::Unknown { .. } | Self::Closed | Self::Undelivered | Self::Pool(_) | Self::Answer(_) => {
+                return false;
+            }
         };
         match error.as_db_error() {
             Some(said) => is_transient_state(said),
@@ -101,11 +102,9 @@ impl Fault {
         match self {
             Self::Driver(error) => error.as_db_error().is_none_or(|said| is_connection_state(said.code())),
             Self::Lookup(_) | Self::Silent => true,
-            Self::Unknown { .. }
-            | Self::Closed
-            | Self::Undelivered
-            | Self::Pool(_)
-            | Self::Answer(_) => false,
+            Self::Unknown { .. } | Self::Closed | Self::Undelivered | Self::Pool(_) | Self::Answer(_) => {
+                false
+            }
         }
     }
 

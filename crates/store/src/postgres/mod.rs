@@ -503,7 +503,8 @@ impl SessionStore for PostgresStore {
         let after_seq = compaction.after_seq;
         // What stands up to a place stays as it is, so that this can be known before.
         let covers = read_rendered_through(self, id, after_seq).await?;
-        let call = self.function("add_compaction").changing().named("in_session", Type::INT4, rows::number(id));
+        let call =
+            self.function("add_compaction").changing().named("in_session", Type::INT4, rows::number(id));
         let (outcome, last): (String, Option<i64>) = self
             .one(with_compaction(call, compaction, covers), |row| Ok((row.try_get(0)?, row.try_get(1)?)))
             .await?;

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use azureal_core::{
-    Compaction, ListOrder, ListQuery, NameFilter, NewEvent, NewSession, NewTurn, Page, StoreError, Tokens, TurnTotals,
-    Uuid,
+    Compaction, ListOrder, ListQuery, NameFilter, NewEvent, NewSession, NewTurn, Page, StoreError, Tokens,
+    TurnTotals, Uuid,
 };
 use tokio_postgres::types::Type;
 

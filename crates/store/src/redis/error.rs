@@ -17,7 +17,10 @@ pub(super) enum Fault {
     /// The server accepted a connection and did not answer.
     Silent(Duration),
     /// A change was sent, and no answer came.
-    Unknown { operation: Option<Uuid>, last: Box<Fault> },
+    Unknown {
+        operation: Option<Uuid>,
+        last: Box<Fault>,
+    },
     /// The store has been closed meanwhile.
     Closed,
     /// A file that the connection needs cannot be used.

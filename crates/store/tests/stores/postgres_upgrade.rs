@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 
 use azureal_store::core::{
-    Event, ListQuery, NewSession, NewTurn, Page, Seq, SessionId, SessionRecord, SessionStore,
-    Tokens,
+    Event, ListQuery, NewSession, NewTurn, Page, Seq, SessionId, SessionRecord, SessionStore, Tokens,
 };
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use azureal_testkit::servers::PostgresServer;

@@ -55,7 +55,12 @@ fn a_turn_whose_answer_is_lost_for_days_is_stored_once() {
             }
         }
     };
-    a_lost_answer_is_no_second_turn(&proxy, &direct, (open(&url, patient()), open(&url, impatient())), forget);
+    a_lost_answer_is_no_second_turn(
+        &proxy,
+        &direct,
+        (open(&url, patient()), open(&url, impatient())),
+        forget,
+    );
 }
 
 #[test]
