@@ -2,11 +2,9 @@
 
 use std::time::SystemTime;
 
-#[cfg(feature = "sqlite")]
-use azureal_core::NewSession;
-use azureal_core::NewTurn;
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 use azureal_core::normal_timestamp;
+use azureal_core::{NewSession, NewTurn};
 use jiff::Timestamp;
 
 fn present() -> Timestamp {
@@ -20,13 +18,6 @@ fn written(time: Timestamp) -> String {
 /// Returns the present: UTC, to the second. A clock that is set beyond the year 9999 stands still there.
 pub(crate) fn now() -> String {
     written(present())
-}
-
-/// Returns a time that was given, unless it is none or in the future: then the present.
-#[cfg(any(feature = "postgres", feature = "redis"))]
-pub(crate) fn past_or_now(given: Option<&str>) -> String {
-    let time = given.and_then(|given| given.parse().ok()).filter(|given| *given <= present());
-    time.map_or_else(now, written)
 }
 
 /// Returns a time that was given; the present where none was.
@@ -47,7 +38,6 @@ pub(crate) fn happened_at(turn: &NewTurn) -> Option<String> {
 }
 
 /// Returns the time of the last activity of a new session; the present if it is not from elsewhere.
-#[cfg(feature = "sqlite")]
 pub(crate) fn last_active_or_now(new: &NewSession) -> String {
     past(new.last_active.as_deref()).unwrap_or_else(now)
 }

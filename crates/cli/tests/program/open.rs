@@ -11,6 +11,7 @@ use azureal_testkit::model_server::{Answer, ModelServer, Request};
 use azureal_testkit::project::git_repository;
 use azureal_testkit::pty::PtyProgram;
 use azureal_testkit::real_agents::{AgentHome, Agents, KEY};
+use azureal_testkit::servers::CuttingProxy;
 use azureal_testkit::{thorough, until};
 use serde_json::{Value, json};
 
@@ -411,7 +412,61 @@ fn a_program_without_its_launcher_is_waited_for_and_not_the_commands_that_it_lea
     kill(left);
 }
 
-on_every_server! { a_session_on_a_server_is_opened_and_taken_back }
+on_every_server! {
+    a_session_on_a_server_is_opened_and_taken_back
+    a_session_is_taken_back_when_its_server_has_another_address
+}
+
+/// Kills azureal and the program in an open session, and takes it back from the store at its new place.
+fn taken_back_at_another_place(world: &World, before: &str, after: &str, move_it: impl Fn()) {
+    let command = |store: &str, arguments: &[&str]| {
+        let mut command = azureal(world, arguments);
+        command.env("AZUREAL_STORE", store);
+        command
+    };
+    let run = |store: &str, arguments: &[&str]| world.ran(command(store, arguments).output().unwrap());
+    let session =
+        world.file("in/work.json", &exported("work", &[user("One"), assistant("First.")]).to_string());
+    let ran = run(before, &["import", session.to_str().unwrap(), "--yes"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    let claude = PtyProgram::start(&command(before, &["open", "S1", "-a", "claude"]), 120, 40);
+    claude.wait_for("opened ");
+    claude.send("Three\r");
+    claude.wait_for("answered Three");
+    let program = run(before, &["ps", "--json"]).json()[0]["pid"].as_u64().unwrap();
+    kill(parent_of(program));
+    drop(claude);
+    until("the end of the program", || {
+        (!std::path::Path::new(&format!("/proc/{program}/fd")).exists()).then_some(())
+    });
+    move_it();
+    let ran = run(after, &["list"]);
+    assert!(ran.stderr.contains("recovered S1: 1 turn added in claude"), "{ran}");
+    assert_eq!(texts_in(run(after, &["show", "S1", "--json"]).json_lines())[2..], ["Three", "Yes, Three"]);
+}
+
+#[test]
+fn a_session_is_taken_back_when_its_store_was_moved() {
+    let world = project();
+    let [before, after] = ["before/sessions.azs", "after/sessions.azs"].map(|path| world.path(path));
+    fs::create_dir(world.path("before")).unwrap();
+    let [before, after] = [&before, &after].map(|path| path.to_str().unwrap());
+    taken_back_at_another_place(&world, before, after, || {
+        fs::rename(world.path("before"), world.path("after")).unwrap();
+    });
+    // Nor does another store at the old place get what belongs to it.
+    fs::create_dir(world.path("before")).unwrap();
+    let mut other = azureal(&world, &["run", "-a", "offline", "Hello"]);
+    let ran = world.ran(other.env("AZUREAL_STORE", before).output().unwrap());
+    assert!(ran.code == 0 && !ran.stderr.contains("recovered"), "{ran}");
+}
+
+fn a_session_is_taken_back_when_its_server_has_another_address<S: Server>() {
+    let Some(server) = S::shared() else { return };
+    let (world, proxy) = (project(), CuttingProxy::start(server.own_port()));
+    let (before, after) = (server.store_at(proxy.port(), "open-moved"), server.store("open-moved"));
+    taken_back_at_another_place(&world, &before, &after, || {});
+}
 
 fn a_session_on_a_server_is_opened_and_taken_back<S: Server>() {
     let Some(server) = S::shared() else { return };

@@ -12,7 +12,7 @@ use super::connection::Call;
 use super::rows;
 use super::text::escaped;
 use crate::server::{FoldCases, check_turn_size, number_of, stored_cost};
-use crate::timestamp::{given_or_now, happened_at_or_now, now, past_or_now};
+use crate::timestamp::{given_or_now, happened_at_or_now, last_active_or_now, now};
 
 /// Returns the statement that reads a page: one row of NULLs if the session has no such events, and no row if there
 /// is no such session. The length of a text is known without reading it, so events that do not fit on the page cost
@@ -192,7 +192,7 @@ pub(super) fn with_session(call: Call, new: &NewSession, last_active: &'static s
         .named("in_created_at", Type::TEXT, new.created_at.clone().unwrap_or_else(now))
         .named("in_uuid", Type::UUID, new.uuid.unwrap_or_else(Uuid::new_v4))
         .named("in_forked_from", Type::UUID, new.forked_from)
-        .named(last_active, Type::TEXT, past_or_now(new.last_active.as_deref()))
+        .named(last_active, Type::TEXT, last_active_or_now(new))
         .named("in_named_at", Type::TEXT, new.named_at.clone())
 }
 

@@ -43,7 +43,7 @@ use turns::{with_events, with_tokens, with_turn};
 
 use crate::originals::{FileOriginals, FileStore};
 use crate::server::{OPEN_TIMEOUT, check_compactions, check_new, check_turn_size, number_of, tally_through};
-use crate::timestamp::{given_or_now, now, past_or_now, seconds};
+use crate::timestamp::{given_or_now, last_active_or_now, now, seconds};
 
 /// The format that this build writes.
 const FORMAT: u32 = 4;
@@ -437,7 +437,7 @@ impl RedisStore {
 
 /// Adds the properties of a new session to a call.
 fn with_session(call: Call, new: &NewSession) -> Call {
-    let (now, last_active) = (now(), past_or_now(new.last_active.as_deref()));
+    let (now, last_active) = (now(), last_active_or_now(new));
     call.with_optional(new.name.as_deref())
         .with_optional(new.named_at.as_deref())
         .with(new.worktree.as_str())
