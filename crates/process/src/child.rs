@@ -3,7 +3,7 @@
 use std::io::{self, PipeWriter, pipe};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child as Process, ChildStdin, ExitStatus};
+use std::process::{Child as Process, ExitStatus};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -14,9 +14,9 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_pro
 
 use crate::error::SpawnError;
 use crate::excerpt::{Excerpt, Gathering};
-use crate::feed::{Feed, Source};
 use crate::identity::{ProcessIdentity, to_pid};
 use crate::marker::Marker;
+use crate::reading::{Reading, Source};
 use crate::stop::{self, Leader, StopReport, StopTimeouts};
 use crate::table;
 
@@ -158,7 +158,7 @@ impl Shared {
     }
 
     /// Waits for the child, collects it, and notifies all waiting threads.
-    fn collect(&self, mut process: Process, feed: thread::JoinHandle<()>, feed_end: PipeWriter) {
+    fn collect(&self, mut process: Process, reader: thread::JoinHandle<()>, reader_end: PipeWriter) {
         // Only waits for the end. Collecting it here would free the process id while another thread is about to
         // signal it.
         let pid = *self.uncollected();
@@ -183,9 +183,9 @@ impl Shared {
             // Where the system could not be asked to wait.
             thread::sleep(Duration::from_millis(10));
         };
-        drop(feed_end);
-        // The child has ended, even if the feed panicked.
-        let _ = feed.join();
+        drop(reader_end);
+        // The child has ended, even if the reader panicked.
+        let _ = reader.join();
         *self.exit.lock().unwrap_or_else(PoisonError::into_inner) = Some(exit);
         self.ended.notify_all();
     }
@@ -223,13 +223,11 @@ impl Leader for Shared {
 pub(crate) struct Helpers {
     shared: Arc<Shared>,
     marker: Marker,
-    to_feed: Sender<Streams>,
+    to_reader: Sender<Streams>,
     to_collector: Sender<Process>,
 }
 
 struct Streams {
-    input: Vec<u8>,
-    stdin: Option<ChildStdin>,
     stdout: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
 }
@@ -243,28 +241,28 @@ impl Helpers {
             stdout: Mutex::new(Gathering::new(stdout_limit)),
             stderr: Mutex::new(Gathering::new(stderr_limit)),
         });
-        let (ended, feed_end) = pipe()?;
-        let (to_feed, streams) = channel::<Streams>();
-        let of_feed = Arc::clone(&shared);
-        let feed = thread::Builder::new().name("child-feed".to_owned()).spawn(move || {
-            if let Ok(Streams { input, stdin, stdout, stderr }) = streams.recv() {
-                let stdout = Source::new(stdout, &of_feed.stdout);
-                let stderr = Source::new(stderr, &of_feed.stderr);
-                Feed { input, stdin, sources: [stdout, stderr], ended: &ended }.run();
+        let (ended, reader_end) = pipe()?;
+        let (to_reader, streams) = channel::<Streams>();
+        let of_reader = Arc::clone(&shared);
+        let reader = thread::Builder::new().name("child-reader".to_owned()).spawn(move || {
+            if let Ok(Streams { stdout, stderr }) = streams.recv() {
+                let stdout = Source::new(stdout, &of_reader.stdout);
+                let stderr = Source::new(stderr, &of_reader.stderr);
+                Reading { sources: [stdout, stderr], ended: &ended }.run();
             }
         })?;
         let (to_collector, process) = channel();
         let of_collector = Arc::clone(&shared);
         thread::Builder::new().name("child-collector".to_owned()).spawn(move || {
             if let Ok(process) = process.recv() {
-                of_collector.collect(process, feed, feed_end);
+                of_collector.collect(process, reader, reader_end);
             }
         })?;
-        Ok(Self { shared, marker, to_feed, to_collector })
+        Ok(Self { shared, marker, to_reader, to_collector })
     }
 
     /// Hands the child over to the threads.
-    pub(crate) fn take(self, mut process: Process, input: Vec<u8>) -> Result<Child, SpawnError> {
+    pub(crate) fn take(self, mut process: Process) -> Result<Child, SpawnError> {
         let pid = process.id();
         // It is not collected yet, so the process of this id is the child.
         let found = table::look(pid).and_then(|entry| entry.ok_or_else(|| io::ErrorKind::NotFound.into()));
@@ -279,13 +277,11 @@ impl Helpers {
         };
         *self.shared.uncollected() = to_pid(pid);
         let streams = Streams {
-            input,
-            stdin: process.stdin.take(),
             stdout: process.stdout.take().map(OwnedFd::from),
             stderr: process.stderr.take().map(OwnedFd::from),
         };
         // They wait for exactly this.
-        let _ = self.to_feed.send(streams);
+        let _ = self.to_reader.send(streams);
         let _ = self.to_collector.send(process);
         Ok(Child { shared: self.shared, identity, marker: self.marker })
     }

@@ -52,6 +52,12 @@ pub enum SpawnError {
         /// The error of the system.
         source: io::Error,
     },
+    /// The input cannot be kept for the child: no more memory, or outside Linux no room in the temporary folder.
+    #[error("the input of the program cannot be kept for it: {source}")]
+    NoInput {
+        /// The error of the system.
+        source: io::Error,
+    },
     /// Anything else, such as no more memory or processes.
     #[error("`{}` was not started", program.display())]
     Other {
@@ -77,7 +83,7 @@ impl SpawnError {
             Self::Unidentified { .. } => {
                 Some("on Linux /proc must be mounted; elsewhere `ps` must be in PATH")
             }
-            Self::Other { .. } => None,
+            Self::NoInput { .. } | Self::Other { .. } => None,
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`Spawn`] | starts a [`Child`] in a process group of its own: input fed and closed, output to a file or kept |
+//! | [`Spawn`] | starts a [`Child`] in a process group of its own: the whole input in a file, output to a file or kept |
 //! | [`ChildEnvironment`] | the variables that a child starts with: all of them |
 //! | [`Follow`] | reads that file line by line while it grows, with a bound |
 //! | [`Child::stop`], [`stop`] | interrupts, terminates, kills, and then ends whatever the run left behind |
@@ -18,7 +18,8 @@
 //!   not take. A file also outlives us: when this program dies, the agent continues and its file is followed
 //!   by the next one.
 //! - **The input goes through standard input**, whatever its size: arguments are limited and everybody can
-//!   read them. It is closed after it, because agents wait for its end.
+//!   read them. It is a file without a name that has all of it before the child starts: an agent that outlives
+//!   us has received the whole prompt.
 //! - **Ending only the child leaves its tools alive.** They run in sessions of their own, where no signal to a group
 //!   reaches them. The interrupt comes first since it makes agents clean up; what still lives
 //!   after that is found by the marker.
@@ -26,7 +27,7 @@
 //! # Blocking
 //!
 //! Everything here blocks or returns at once; there is no async runtime. A [`Child`] costs two threads while it
-//! runs: one that feeds it and one that waits for it, so that there is never a zombie, even of a child that
+//! runs: one that reads what is kept of its output and one that waits for it, so that there is never a zombie, even of a child that
 //! nobody waits for. An async caller puts [`Follow::next_line`], [`Child::wait`] and [`Child::stop`] on
 //! threads for blocking work; a [`Child`] can be cloned for that.
 //!
@@ -73,10 +74,11 @@ mod child;
 mod environment;
 mod error;
 mod excerpt;
-mod feed;
 mod follow;
 mod identity;
+mod input;
 mod marker;
+mod reading;
 mod spawn;
 mod stop;
 mod table;

@@ -13,6 +13,7 @@ use rustix::fs::{Access, access};
 use crate::child::{Child, Helpers};
 use crate::environment::ChildEnvironment;
 use crate::error::SpawnError;
+use crate::input;
 use crate::marker::Marker;
 
 /// The part of standard error that is kept by default: 64 KiB.
@@ -37,7 +38,8 @@ pub struct Spawn {
     pub environment: ChildEnvironment,
     /// The folder to run in.
     pub directory: PathBuf,
-    /// Written to the child's standard input, which is a pipe and is closed after it.
+    /// The child's standard input: all of it is there before the child starts, so it does not depend on this process. Without
+    /// input, it is a pipe whose other end is closed.
     pub stdin: Vec<u8>,
     /// The target of standard output. A file is opened for append, so that several writers do not overwrite each
     /// other.
@@ -104,8 +106,10 @@ impl Spawn {
     /// # Errors
     ///
     /// The program does not run. Then there is no process and no thread left.
-    pub fn start(self) -> Result<Child, SpawnError> {
-        self.start_with(Stdio::piped())
+    pub fn start(mut self) -> Result<Child, SpawnError> {
+        let stdin = input::with(&std::mem::take(&mut self.stdin), &self.environment)
+            .map_err(|source| SpawnError::NoInput { source })?;
+        self.start_reading(stdin)
     }
 
     /// Starts the program with this as its standard input, such as the end of a pipe that the caller writes to.
@@ -115,10 +119,6 @@ impl Spawn {
     ///
     /// The program does not run. Then there is no process and no thread left.
     pub fn start_reading(self, stdin: impl Into<OwnedFd>) -> Result<Child, SpawnError> {
-        self.start_with(Stdio::from(stdin.into()))
-    }
-
-    fn start_with(self, stdin: Stdio) -> Result<Child, SpawnError> {
         self.check_directory()?;
         let program = self.program;
         let mut command = Command::new(&program);
@@ -128,7 +128,7 @@ impl Spawn {
         command
             .env(self.marker.key(), self.marker.value())
             .current_dir(&self.directory)
-            .stdin(stdin)
+            .stdin(stdin.into())
             .stdout(stdout)
             .stderr(stderr)
             .process_group(0);
@@ -136,7 +136,7 @@ impl Spawn {
         let helpers = Helpers::start(stdout_limit, stderr_limit, self.marker)
             .map_err(|source| SpawnError::Other { program: program.clone(), source })?;
         match command.spawn() {
-            Ok(process) => helpers.take(process, self.stdin),
+            Ok(process) => helpers.take(process),
             Err(error) => Err(explain(program, &self.directory, error)),
         }
     }
@@ -159,7 +159,6 @@ impl Spawn {
 }
 
 fn explain(program: PathBuf, directory: &std::path::Path, error: io::Error) -> SpawnError {
-    let no_exec = error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error());
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory => {
             let is_path = program.as_os_str().as_encoded_bytes().contains(&b'/');
@@ -170,7 +169,6 @@ fn explain(program: PathBuf, directory: &std::path::Path, error: io::Error) -> S
             }
         }
         ErrorKind::PermissionDenied => SpawnError::NotExecutable { program, source: error },
-        _ if no_exec => SpawnError::NotExecutable { program, source: error },
         ErrorKind::ArgumentListTooLong => SpawnError::ArgumentsTooLong { program },
         _ => SpawnError::Other { program, source: error },
     }

@@ -11,6 +11,7 @@
     reason = "a test that panics has failed, and says where"
 )]
 
+mod agent_input;
 mod agents;
 mod backup;
 mod bounds;

@@ -15,7 +15,8 @@
 //! | `control.rs` | the control channel: open questions, answers, cancel |
 //! | `lines.rs`, `output.rs` | bounded reading, and the lines of the spool |
 //!
-//! **Its task** comes on standard input, as [`BridgeTask`]. No prompt, key or path is an argument.
+//! **Its task** comes on standard input, as [`BridgeTask`]: a file that has all of it before the bridge starts, so the bridge
+//! gives the agent the whole prompt also when azureal has ended. No prompt, key or path is an argument.
 //!
 //! **Its end.** SIGINT, SIGHUP and a cancel over the control channel ask the agent to stop, by its protocol; after a second
 //! the agent and its family are stopped. SIGTERM does so at once. The last line says how the run ended. A bridge without
@@ -66,7 +67,6 @@ fn bridge(environment: ChildEnvironment) -> io::Result<Outcome> {
     let (stdout, stderr) = run::own_streams()?;
     let mut text = Vec::new();
     io::stdin().lock().take(LARGEST_TASK + 1).read_to_end(&mut text)?;
-    // Its azureal may have died while it wrote.
     match serde_json::from_slice::<BridgeTask>(&text) {
         Ok(task) => {
             drop(text);

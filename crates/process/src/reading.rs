@@ -1,13 +1,10 @@
-//! The thread that talks to a child: it writes the input and reads the output.
+//! The thread that reads the output of a child which is kept in memory.
 //!
-//! It does both at once, or a child that writes before it reads would block for ever. It ends with the child:
-//! processes that the child left behind may hold the other ends open, and must not hold a thread and a prompt with
-//! them.
+//! It ends with the child: processes that the child left behind may hold the other ends open, and must not hold a thread.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, PipeReader, Read, Write};
+use std::io::{self, ErrorKind, PipeReader, Read};
 use std::os::fd::OwnedFd;
-use std::process::ChildStdin;
 use std::sync::{Mutex, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -20,19 +17,17 @@ const PIECE: usize = 64 * 1024;
 /// continue.
 const LAST: usize = 1024 * 1024;
 
-/// What the thread has in hand.
-pub(crate) struct Feed<'a> {
-    pub(crate) input: Vec<u8>,
-    pub(crate) stdin: Option<ChildStdin>,
+/// The state of the thread.
+pub(crate) struct Reading<'a> {
     /// Standard output and standard error.
     pub(crate) sources: [Source<'a>; 2],
     /// Closed on its other side when the child has ended.
     pub(crate) ended: &'a PipeReader,
 }
 
-/// Something that the child writes, and what is kept of it.
+/// An output of the child, and what is kept of it.
 pub(crate) struct Source<'a> {
-    /// Nothing once it is over, or where it goes to a file.
+    /// `None` once it has ended, or if it goes to a file.
     pipe: Option<File>,
     gathering: &'a Mutex<Gathering>,
 }
@@ -42,7 +37,7 @@ impl<'a> Source<'a> {
         Self { pipe: pipe.map(File::from), gathering }
     }
 
-    /// Reads what there is now, and says how much that was.
+    /// Reads what there is now, and returns how much that was.
     fn read(&mut self, piece: &mut [u8]) -> usize {
         let Some(pipe) = &mut self.pipe else {
             return 0;
@@ -62,29 +57,19 @@ impl<'a> Source<'a> {
     }
 }
 
-impl Feed<'_> {
-    /// Continues until the child has read its input and written all output, or has ended.
+impl Reading<'_> {
+    /// Continues until the child has closed both outputs, or has ended.
     pub(crate) fn run(mut self) {
-        if self.input.is_empty() {
-            self.stdin = None;
-        }
-        let stdin = self.stdin.as_ref().map(|stdin| rustix::io::ioctl_fionbio(stdin, true));
-        let pipes = self.sources.iter().filter_map(|source| source.pipe.as_ref());
-        let sources = pipes.map(|pipe| rustix::io::ioctl_fionbio(pipe, true));
-        if stdin.into_iter().chain(sources).any(|set| set.is_err()) {
+        let mut pipes = self.sources.iter().filter_map(|source| source.pipe.as_ref());
+        if pipes.any(|pipe| rustix::io::ioctl_fionbio(pipe, true).is_err()) {
             // Cannot happen to a pipe. The child then sees them closed.
             return;
         }
-        let mut written = 0;
         let mut piece = vec![0; PIECE];
-        while self.stdin.is_some() || self.sources.iter().any(|source| source.pipe.is_some()) {
+        while self.sources.iter().any(|source| source.pipe.is_some()) {
             let Ok(ready) = self.wait() else {
                 return;
             };
-            if ready.stdin && !self.write(&mut written) {
-                self.stdin = None;
-                self.input = Vec::new();
-            }
             for (source, ready) in self.sources.iter_mut().zip(ready.sources) {
                 if ready {
                     source.read(&mut piece);
@@ -108,7 +93,6 @@ impl Feed<'_> {
     fn wait(&self) -> io::Result<Ready> {
         let pipes = self.sources.each_ref().map(|source| source.pipe.as_ref());
         let mut polled = vec![PollFd::new(self.ended, PollFlags::IN)];
-        polled.extend(self.stdin.as_ref().map(|stdin| PollFd::new(stdin, PollFlags::OUT)));
         polled.extend(pipes.iter().flatten().map(|pipe| PollFd::new(*pipe, PollFlags::IN)));
         while let Err(error) = poll(&mut polled, None) {
             if error != rustix::io::Errno::INTR {
@@ -116,34 +100,13 @@ impl Feed<'_> {
             }
         }
         let mut ready = polled.iter().map(|polled| !polled.revents().is_empty());
-        // In the order in which they were put there; who was not there is not ready.
+        // In the order in which they were added; a missing one is not ready.
         let mut next = |is_there: bool| is_there && ready.next().unwrap_or(false);
-        Ok(Ready {
-            ended: next(true),
-            stdin: next(self.stdin.is_some()),
-            sources: pipes.map(|pipe| next(pipe.is_some())),
-        })
-    }
-
-    /// Writes what the child takes now; returns whether there is more to write.
-    fn write(&mut self, written: &mut usize) -> bool {
-        let Some(stdin) = &mut self.stdin else {
-            return false;
-        };
-        let rest = self.input.get(*written..).unwrap_or_default();
-        match stdin.write(rest.get(..PIECE).unwrap_or(rest)) {
-            Ok(bytes) => {
-                *written += bytes;
-                *written < self.input.len()
-            }
-            // That the child closed its input is its own affair: not every prompt is read to its end.
-            Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
-        }
+        Ok(Ready { ended: next(true), sources: pipes.map(|pipe| next(pipe.is_some())) })
     }
 }
 
 struct Ready {
     ended: bool,
-    stdin: bool,
     sources: [bool; 2],
 }
