@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use process_wrap::std::{CommandWrap, CommandWrapper, ProcessSession};
 use rustix::fs::{Access, access};
 
 use crate::child::{Child, Helpers};
@@ -22,7 +22,8 @@ pub const STDERR_LIMIT: usize = 64 * 1024;
 /// A program to start, with its arguments, environment and input.
 ///
 /// The child gets exactly the environment given here and its [`marker`](Self::marker), no variable of this process.
-/// It has its own process group: Ctrl-C in a terminal does not reach it.
+/// It has its own session and process group, and no controlling terminal: Ctrl-C in a terminal does not reach it, and it cannot
+/// open `/dev/tty`.
 ///
 /// Signals that this process *ignores*, the child ignores as well, until it sets its own handlers. For example, a
 /// program that a shell script started in the background ignores SIGINT; then it takes SIGTERM to stop a simple
@@ -101,7 +102,8 @@ impl Spawn {
         }
     }
 
-    /// Starts the program and returns at once.
+    /// Starts the program and returns at once. A file that is neither a program nor names one in its first line is run by
+    /// `/bin/sh`, as shells do it.
     ///
     /// # Errors
     ///
@@ -130,8 +132,12 @@ impl Spawn {
             .current_dir(&self.directory)
             .stdin(stdin.into())
             .stdout(stdout)
-            .stderr(stderr)
-            .process_group(0);
+            .stderr(stderr);
+        // `std` has no stable `setsid`. The crate is asked for that alone: its children wait for whole groups.
+        let nothing = CommandWrap::from(Command::new(""));
+        ProcessSession
+            .pre_spawn(&mut command, &nothing)
+            .map_err(|source| SpawnError::Other { program: program.clone(), source })?;
         // Before the child, so that there is never a child without a thread that collects it.
         let helpers = Helpers::start(stdout_limit, stderr_limit, self.marker)
             .map_err(|source| SpawnError::Other { program: program.clone(), source })?;

@@ -1,4 +1,4 @@
-//! What an agent is given when it starts: its whole prompt, or it is not started.
+//! What an agent is given when it starts: its whole prompt, or it is not started. And no terminal.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,9 +6,10 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Instant;
 
+use azureal_testkit::pty::PtyProgram;
 use azureal_testkit::thorough;
 
-use crate::run::wait_until;
+use crate::run::{SAYS_VERSION, wait_until};
 use crate::world::{World, assistant, user};
 
 /// A Codex that begins to read a moment after it has started, as a real program does, and keeps what it read.
@@ -68,4 +69,25 @@ fn an_agent_whose_azureal_is_killed_has_received_its_whole_prompt() {
         assert!(text.contains(&long) && text.ends_with(prompt), "{} bytes of the input", text.len());
     }
     assert!(inputs.len() > 1, "no agent was started before its azureal was killed");
+}
+
+#[test]
+fn a_program_of_an_agent_that_asks_the_terminal_gets_an_error_and_the_turn_ends() {
+    let world = World::new();
+    let answer = world.file("bin/answer.jsonl", crate::run::RECORDED);
+    let asked = world.path("asked");
+    world.program(
+        "claude",
+        &format!(
+            "{SAYS_VERSION}\ncat > /dev/null\n\
+             (printf 'Enter passphrase: ' > /dev/tty && read answer < /dev/tty) 2> '{}'\ncat '{}'",
+            asked.display(),
+            answer.display()
+        ),
+    );
+    let mut program = PtyProgram::start(&world.with_programs(&["run", "-a", "claude", "hi"]), 80, 24);
+    program.wait_until("the end of the turn", |screen| screen.contains("done in"));
+    assert_eq!(program.wait_for_exit(), Some(0));
+    assert!(!program.screen().contains("passphrase"), "{}", program.screen());
+    assert!(fs::read_to_string(asked).unwrap().contains("/dev/tty"));
 }

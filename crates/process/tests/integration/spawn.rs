@@ -159,6 +159,16 @@ fn input_is_private_and_can_be_opened_again_by_the_child() {
 }
 
 #[test]
+fn a_child_has_a_session_of_its_own_and_no_terminal() {
+    let scratch = Scratch::new();
+    let child = scratch.sh("ps -o sid=,tty= -p $$; : < /dev/tty").start().unwrap();
+    assert!(!wait(&child).success());
+    let words = format!("{} ?", child.pid());
+    assert_eq!(scratch.text().split_whitespace().collect::<Vec<_>>().join(" "), words);
+    assert!(child.stderr().to_string().contains("/dev/tty"), "{}", child.stderr());
+}
+
+#[test]
 fn input_that_nobody_reads_holds_nothing_up() {
     let scratch = Scratch::new();
     for script in ["exit 3", "exec <&-; exit 3", "read first; exit 3", "(sleep 1000 &) ; exit 3"] {
