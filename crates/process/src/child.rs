@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_pro
 use crate::error::SpawnError;
 use crate::excerpt::{Excerpt, Gathering};
 use crate::identity::{ProcessIdentity, to_pid};
+use crate::input::Feeder;
 use crate::marker::Marker;
 use crate::reading::{Reading, Source};
 use crate::stop::{self, Leader, StopReport, StopTimeouts};
@@ -158,7 +159,13 @@ impl Shared {
     }
 
     /// Waits for the child, collects it, and notifies all waiting threads.
-    fn collect(&self, mut process: Process, reader: thread::JoinHandle<()>, reader_end: PipeWriter) {
+    fn collect(
+        &self,
+        mut process: Process,
+        feeder: Option<Feeder>,
+        reader: thread::JoinHandle<()>,
+        reader_end: PipeWriter,
+    ) {
         // Only waits for the end. Collecting it here would free the process id while another thread is about to
         // signal it.
         let pid = *self.uncollected();
@@ -183,6 +190,7 @@ impl Shared {
             // Where the system could not be asked to wait.
             thread::sleep(Duration::from_millis(10));
         };
+        feeder.iter().for_each(Feeder::end);
         drop(reader_end);
         // The child has ended, even if the reader panicked.
         let _ = reader.join();
@@ -224,7 +232,7 @@ pub(crate) struct Helpers {
     shared: Arc<Shared>,
     marker: Marker,
     to_reader: Sender<Streams>,
-    to_collector: Sender<Process>,
+    to_collector: Sender<(Process, Option<Feeder>)>,
 }
 
 struct Streams {
@@ -254,15 +262,15 @@ impl Helpers {
         let (to_collector, process) = channel();
         let of_collector = Arc::clone(&shared);
         thread::Builder::new().name("child-collector".to_owned()).spawn(move || {
-            if let Ok(process) = process.recv() {
-                of_collector.collect(process, reader, reader_end);
+            if let Ok((process, feeder)) = process.recv() {
+                of_collector.collect(process, feeder, reader, reader_end);
             }
         })?;
         Ok(Self { shared, marker, to_reader, to_collector })
     }
 
     /// Hands the child over to the threads.
-    pub(crate) fn take(self, mut process: Process) -> Result<Child, SpawnError> {
+    pub(crate) fn take(self, mut process: Process, feeder: Option<Feeder>) -> Result<Child, SpawnError> {
         let pid = process.id();
         // It is not collected yet, so the process of this id is the child.
         let found = table::look(pid).and_then(|entry| entry.ok_or_else(|| io::ErrorKind::NotFound.into()));
@@ -282,7 +290,7 @@ impl Helpers {
         };
         // They wait for exactly this.
         let _ = self.to_reader.send(streams);
-        let _ = self.to_collector.send(process);
+        let _ = self.to_collector.send((process, feeder));
         Ok(Child { shared: self.shared, identity, marker: self.marker })
     }
 }

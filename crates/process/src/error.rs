@@ -52,7 +52,7 @@ pub enum SpawnError {
         /// The error of the system.
         source: io::Error,
     },
-    /// The input cannot be kept for the child: no more memory, or outside Linux no room in the temporary folder.
+    /// The input cannot be kept for the child: no more memory, no room in the temporary folder, or no program `cat`.
     #[error("the input of the program cannot be kept for it: {source}")]
     NoInput {
         /// The error of the system.

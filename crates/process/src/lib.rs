@@ -2,7 +2,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`Spawn`] | starts a [`Child`] in a session of its own, without a terminal: the whole input in a file, output to a file or kept |
+//! | [`Spawn`] | starts a [`Child`] in a session of its own, without a terminal: the whole input is there when it starts, output to a file or kept |
 //! | [`ChildEnvironment`] | the variables that a child starts with: all of them |
 //! | [`Follow`] | reads that file line by line while it grows, with a bound |
 //! | [`Child::stop`], [`stop`] | interrupts, terminates, kills, and then ends whatever the run left behind |
@@ -18,8 +18,8 @@
 //!   not take. A file also outlives us: when this program dies, the agent continues and its file is followed
 //!   by the next one.
 //! - **The input goes through standard input**, whatever its size: arguments are limited and everybody can
-//!   read them. It is a file without a name that has all of it before the child starts: an agent that outlives
-//!   us has received the whole prompt.
+//!   read them. All of it is there before the child starts, in the pipe and in a process that
+//!   feeds the rest: an agent that outlives us receives the whole prompt.
 //! - **A child has no terminal.** A program that asks there for a password would write over the screen, and stop its whole
 //!   group until an answer comes. It gets an error instead.
 //! - **Ending only the child leaves its tools alive.** They run in sessions of their own, where no signal to a group

@@ -7,13 +7,12 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use process_wrap::std::{CommandWrap, CommandWrapper, ProcessSession};
 use rustix::fs::{Access, access};
 
 use crate::child::{Child, Helpers};
 use crate::environment::ChildEnvironment;
 use crate::error::SpawnError;
-use crate::input;
+use crate::input::{self, Feeder};
 use crate::marker::Marker;
 
 /// The part of standard error that is kept by default: 64 KiB.
@@ -39,8 +38,8 @@ pub struct Spawn {
     pub environment: ChildEnvironment,
     /// The folder to run in.
     pub directory: PathBuf,
-    /// The child's standard input: all of it is there before the child starts, so it does not depend on this process. Without
-    /// input, it is a pipe whose other end is closed.
+    /// The child's standard input, a pipe. All of it is there before the child starts, in the pipe and in another process: it does
+    /// not depend on this one.
     pub stdin: Vec<u8>,
     /// The target of standard output. A file is opened for append, so that several writers do not overwrite each
     /// other.
@@ -109,9 +108,10 @@ impl Spawn {
     ///
     /// The program does not run. Then there is no process and no thread left.
     pub fn start(mut self) -> Result<Child, SpawnError> {
-        let stdin = input::with(&std::mem::take(&mut self.stdin), &self.environment)
+        self.check_directory()?;
+        let (stdin, feeder) = input::with(&std::mem::take(&mut self.stdin), &self.environment, &self.marker)
             .map_err(|source| SpawnError::NoInput { source })?;
-        self.start_reading(stdin)
+        self.start_with(stdin.into(), feeder)
     }
 
     /// Starts the program with this as its standard input, such as the end of a pipe that the caller writes to.
@@ -122,6 +122,10 @@ impl Spawn {
     /// The program does not run. Then there is no process and no thread left.
     pub fn start_reading(self, stdin: impl Into<OwnedFd>) -> Result<Child, SpawnError> {
         self.check_directory()?;
+        self.start_with(stdin.into(), None)
+    }
+
+    fn start_with(self, stdin: OwnedFd, feeder: Option<Feeder>) -> Result<Child, SpawnError> {
         let program = self.program;
         let mut command = Command::new(&program);
         command.args(self.args).env_clear().envs(self.environment.iter());
@@ -130,19 +134,16 @@ impl Spawn {
         command
             .env(self.marker.key(), self.marker.value())
             .current_dir(&self.directory)
-            .stdin(stdin.into())
+            .stdin(stdin)
             .stdout(stdout)
             .stderr(stderr);
-        // `std` has no stable `setsid`. The crate is asked for that alone: its children wait for whole groups.
-        let nothing = CommandWrap::from(Command::new(""));
-        ProcessSession
-            .pre_spawn(&mut command, &nothing)
+        input::leads_session(&mut command)
             .map_err(|source| SpawnError::Other { program: program.clone(), source })?;
         // Before the child, so that there is never a child without a thread that collects it.
         let helpers = Helpers::start(stdout_limit, stderr_limit, self.marker)
             .map_err(|source| SpawnError::Other { program: program.clone(), source })?;
         match command.spawn() {
-            Ok(process) => helpers.take(process),
+            Ok(process) => helpers.take(process, feeder),
             Err(error) => Err(explain(program, &self.directory, error)),
         }
     }

@@ -15,7 +15,7 @@
 //! | `control.rs` | the control channel: open questions, answers, cancel |
 //! | `lines.rs`, `output.rs` | bounded reading, and the lines of the spool |
 //!
-//! **Its task** comes on standard input, as [`BridgeTask`]: a file that has all of it before the bridge starts, so the bridge
+//! **Its task** comes on standard input, as [`BridgeTask`]: all of it is there before the bridge starts, so the bridge
 //! gives the agent the whole prompt also when azureal has ended. No prompt, key or path is an argument.
 //!
 //! **Its end.** SIGINT, SIGHUP and a cancel over the control channel ask the agent to stop, by its protocol; after a second

@@ -129,7 +129,8 @@ fn a_child_may_speak_before_it_listens() {
 #[test]
 fn a_child_whose_parent_is_killed_has_its_whole_input() {
     if let Some((_, folder)) = role() {
-        let marker = Marker::new("AZUREAL_RUN_ID", fs::read_to_string(folder.join("value")).unwrap()).unwrap();
+        let marker =
+            Marker::new("AZUREAL_RUN_ID", fs::read_to_string(folder.join("value")).unwrap()).unwrap();
         let output = File::create(folder.join("spool.jsonl")).unwrap();
         let mut spawn = Spawn::new("/bin/sh", &folder, own_environment(), output, marker);
         // It begins to read when its parent is gone.
@@ -150,12 +151,16 @@ fn a_child_whose_parent_is_killed_has_its_whole_input() {
 }
 
 #[test]
-fn input_is_private_and_can_be_opened_again_by_the_child() {
-    let scratch = Scratch::new();
-    let mut spawn = scratch.sh("stat -L -c %a:%s /dev/stdin; cat; cat < /dev/stdin");
-    spawn.stdin = b"a line\n".to_vec();
-    assert_eq!(wait(&spawn.start().unwrap()), Exit::Code(0));
-    assert_eq!(scratch.text(), "600:7\na line\na line\n");
+fn input_of_every_length_arrives_as_it_is_and_no_process_is_left() {
+    // Around what a pipe holds, and what it holds at most.
+    for length in [1, 4_096, 65_535, 65_536, 65_537, 1 << 20, (1 << 20) + 1, (1 << 20) + 70_000] {
+        let scratch = Scratch::new();
+        let mut spawn = scratch.sh("test -p /dev/stdin && cat");
+        spawn.stdin = prompt(length);
+        assert_eq!(wait(&spawn.start().unwrap()), Exit::Code(0), "{length}");
+        assert!(fs::read(scratch.spool()).unwrap() == prompt(length), "{length}");
+        assert_eq!(find_marked(&scratch.marker), [], "{length}");
+    }
 }
 
 #[test]
