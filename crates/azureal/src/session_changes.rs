@@ -4,7 +4,7 @@ use azureal_core::event::ModelSwitch;
 use azureal_core::{
     Event, NewSession, NewTurn, Original, Seq, SessionId, SessionRecord, StoreError, TurnTotals,
 };
-use azureal_engine::{FoundTurn, SessionLease};
+use azureal_engine::SessionLease;
 
 use crate::agents::{Wanted, choose};
 use crate::error::Error;
@@ -104,7 +104,12 @@ impl Workspace {
             return Err(is_running());
         }
         // What could not be stored is deleted with its session.
-        own.into_iter().try_for_each(FoundTurn::discard)?;
+        for turn in own {
+            if !turn.discard()? {
+                // Another command stores it right now.
+                return Err(is_running());
+            }
+        }
         Ok(Some(lease))
     }
 

@@ -135,6 +135,9 @@ pub(crate) fn compact(
         Leased::Theirs(holder) => return Err(CompactionError::Busy { session, holder }),
     };
     let summarised = summarise(setup, report)?;
+    if (setup.is_cancelled)() {
+        return Err(CompactionError::Cancelled);
+    }
     if let Some(Summarised { boundary, summary, writer, used, opening_chars, .. }) = &summarised {
         let compaction = Compaction {
             writer: Some(writer.clone()),
@@ -156,6 +159,9 @@ pub(crate) fn summarise(
     let Some(work) = Work::find(setup)? else { return Ok(None) };
     let (mut failed, mut used) = (Vec::new(), Tokens::default());
     for summariser in &setup.options.summarisers {
+        if (setup.is_cancelled)() {
+            return Err(CompactionError::Cancelled);
+        }
         let agent = summariser.agent.name();
         report(TurnEvent::Summarising { agent: agent.to_owned() });
         let why = match work.ask(setup, summariser, &mut used) {

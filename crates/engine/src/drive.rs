@@ -85,6 +85,10 @@ pub(crate) struct Driver {
     pub(crate) run: Option<Run>,
     /// The session as the next turn finds it; `None` if it must be read.
     snapshot: Option<SessionSnapshot>,
+    /// When the session was created.
+    session_made: String,
+    /// The last event of the session, as far as this driver knows.
+    last_event: Seq,
     /// Whether the session was compacted since the user's last prompt: once is enough.
     pub(crate) was_compacted: bool,
     /// When the turn must be over: one that continues after a compaction is still the same.
@@ -125,6 +129,8 @@ pub(crate) struct Run {
     pub(crate) session: Option<(SessionRecord, u64)>,
     /// The state of the worktree before the turn, once the context is gathered.
     pub(crate) before: Option<BeforeTurn>,
+    /// The thread that notes the agent's own name of the run in the store.
+    noting: Option<thread::JoinHandle<()>>,
 }
 
 impl Driver {
@@ -142,6 +148,8 @@ impl Driver {
             sender,
             poster,
             run: None,
+            session_made: snapshot.record.created_at.clone(),
+            last_event: Seq(snapshot.record.counts.events),
             snapshot: Some(snapshot),
             was_compacted: false,
             deadline: None,
@@ -189,8 +197,8 @@ impl Driver {
                         run.before = before;
                     }
                     // Another process may have ended the turn before there was an agent that could be ended.
-                    let is_noted = |run: &Run| run.stopped.is_none() && run.spool.is_cancelled();
-                    if self.run.as_ref().is_some_and(is_noted) {
+                    let is_set = |run: &Run| run.spool.cancel_sign().is_set_by_another();
+                    if self.run.as_ref().is_some_and(is_set) {
                         inputs.push(Input::Cancel);
                     }
                     inputs.push(self.gathered(gathered));
@@ -219,14 +227,20 @@ impl Driver {
         self.post(TurnEvent::Notice(text.into()));
     }
 
-    fn observed(&self, what: Observed) -> Option<Input> {
+    fn observed(&mut self, what: Observed) -> Option<Input> {
         match what {
             Observed::Named(name) => {
-                // Only an aid for recovery; the turn continues without it.
-                let engine = &self.task.engine;
-                let note = engine.note_of(&name);
-                if let Err(error) = block_on(engine.store.note_run(self.task.session, Some(&note))) {
-                    self.notice(error.to_string());
+                let (engine, session, poster) =
+                    (Arc::clone(&self.task.engine), self.task.session, self.poster.clone());
+                // On a thread of its own: the store may be locked or away, and cancels are heard meanwhile.
+                let noting = thread::spawn(move || {
+                    // Only an aid for recovery; the turn continues without it.
+                    if let Err(error) = block_on(engine.store.note_run(session, Some(&engine.note_of(&name)))) {
+                        drop(poster.send(Posted::Event(TurnEvent::Notice(error.to_string()))));
+                    }
+                });
+                if let Some(run) = &mut self.run {
+                    run.noting = Some(noting);
                 }
                 None
             }
@@ -262,39 +276,52 @@ impl Driver {
         }
     }
 
-    fn perform(&mut self, effect: Effect) -> Option<Input> {
+    fn perform(&mut self, effect: Effect) -> Vec<Input> {
         match effect {
-            Effect::Gather(sent) => self.gather(sent).err().map(|error| self.not_gathered(error)),
-            Effect::Start(frame) => Some(started(self.start(frame))),
-            Effect::StartAgain => Some(started(self.start_again())),
-            Effect::Stop(outcome) => {
-                info!(session = %self.task.session, ?outcome, "stops the turn");
-                if let Some(run) = &mut self.run {
-                    run.stopped = Some(outcome);
-                    if outcome == Outcome::Cancelled
-                        && let Err(error) = self.task.engine.spools.note_cancel(run.spool.turn())
-                    {
-                        // Only for the next azureal, should this one end before the turn is stored.
-                        warn!(session = %self.task.session, %error, "a cancel is not noted");
-                    }
-                    run.gathering.stop();
-                    if let Some(agent) = run.agent.clone() {
-                        self.cancel(&agent);
-                    }
-                }
-                None
+            Effect::Gather(sent) => {
+                self.gather(sent).err().map(|error| self.not_gathered(error)).into_iter().collect()
             }
-            Effect::Ingest => Some(self.ingest()),
-            Effect::IngestUnstarted(outcome, why) => Some(self.ingest_unstarted(outcome, &why)),
+            Effect::Start(frame) => self.started(|driver| driver.start(frame)),
+            Effect::StartAgain => self.started(Self::start_again),
+            Effect::Stop(outcome) => {
+                self.stop(outcome);
+                Vec::new()
+            }
+            Effect::Ingest => self.ingest(),
+            Effect::IngestUnstarted(outcome, why) => self.ingest_unstarted(outcome, why),
             Effect::Tell(text) => {
                 self.notice(text);
-                None
+                Vec::new()
             }
             // A cancel that came too late, an exit that was known: nothing is lost by it.
             Effect::Ignored(input) => {
                 log_ignored(self.task.session, &input);
-                None
+                Vec::new()
             }
+        }
+    }
+
+    /// Starts the agent, unless the turn is cancelled.
+    fn started(&mut self, start: impl FnOnce(&mut Self) -> Result<(), String>) -> Vec<Input> {
+        if self.run.as_ref().is_some_and(|run| run.spool.is_cancelled()) {
+            return vec![Input::Cancel, Input::NotStarted("cancelled".to_owned())];
+        }
+        vec![start(self).map_or_else(Input::NotStarted, |()| Input::Started)]
+    }
+
+    fn stop(&mut self, outcome: Outcome) {
+        info!(session = %self.task.session, ?outcome, "stops the turn");
+        let Some(run) = &mut self.run else { return };
+        run.stopped = Some(outcome);
+        if outcome == Outcome::Cancelled
+            && let Err(error) = run.spool.cancel()
+        {
+            // Only for the next azureal, should this one end before the turn is stored.
+            warn!(session = %self.task.session, %error, "a cancel is not noted");
+        }
+        run.gathering.stop();
+        if let Some(agent) = run.agent.clone() {
+            self.cancel(&agent);
         }
     }
 
@@ -316,15 +343,12 @@ impl Driver {
             }
             Sent::GoOn => GO_ON.to_owned(),
         };
-        let snapshot = match self.snapshot.take() {
-            Some(snapshot) => snapshot,
-            None => block_on(SessionSnapshot::read(&*engine.store, session))?,
-        };
+        let snapshot = self.snapshot.take();
         let name = uuid::Uuid::new_v4().simple().to_string();
         let turn = SpooledTurn {
             run: name.clone(),
             session: session.number(),
-            session_made: snapshot.record.created_at.clone(),
+            session_made: self.session_made.clone(),
             prompt: prompt.clone(),
             goes_on,
             agent: options.agent.name().to_owned(),
@@ -336,7 +360,7 @@ impl Driver {
         };
         let spool = engine.spools.begin(turn)?;
         let stop = CommandStop::default();
-        let cancel_note = spool.cancel_note();
+        let cancel = spool.cancel_sign().clone();
         let recall = options.recall.as_ref().and_then(|recall| {
             let opened = recall.open(&name, session, &engine);
             opened.map_err(|error| self.notice(format!("no recall in this turn: {error}"))).ok()
@@ -344,7 +368,7 @@ impl Driver {
         let has_recall = recall.is_some();
         self.run = Some(Run {
             spool,
-            destination: destination(lease.as_ref(), &snapshot.record),
+            destination: destination(lease.as_ref(), self.last_event),
             started: Instant::now(),
             stopped: None,
             gathering: stop.clone(),
@@ -354,6 +378,7 @@ impl Driver {
             output_end: Arc::default(),
             session: None,
             before: None,
+            noting: None,
         });
         let (sender, poster, may_compact) = (self.sender.clone(), self.poster.clone(), !self.was_compacted);
         thread::spawn(move || {
@@ -364,10 +389,24 @@ impl Driver {
                 lease: lease.as_ref(),
                 run: &name,
                 stop: &stop,
-                cancel_note: &cancel_note,
+                cancel: &cancel,
                 may_compact,
                 has_recall,
             };
+            // Not on the thread of the driver, which hears cancels while a store is locked or away.
+            let read = || block_on(SessionSnapshot::read(&*engine.store, session));
+            let snapshot =
+                match snapshot.map_or_else(|| catch_unwind(AssertUnwindSafe(read)), |read| Ok(Ok(read))) {
+                    Ok(Ok(snapshot)) => snapshot,
+                    failed => {
+                        let error = failed.map_or(GatherError::NoHistory, |read| match read {
+                            Err(error) => error.into(),
+                            Ok(_) => GatherError::NoHistory,
+                        });
+                        drop(sender.send(Message::Gathered(Err(error), None)));
+                        return;
+                    }
+                };
             let owner = snapshot_owner(&snapshot.record);
             let is_stored = options.briefing.keeping != Keeping::Ephemeral;
             let recorder = engine.changes.as_ref();
@@ -411,14 +450,15 @@ impl Driver {
         if let Some(run) = &mut self.run {
             let record_chars = gathered.session.record_chars();
             // It may have a system message now.
-            run.destination = destination(self.task.lease.as_ref(), &gathered.session.record);
+            run.destination =
+                destination(self.task.lease.as_ref(), Seq(gathered.session.record.counts.events));
             run.session = Some((gathered.session.record, record_chars));
         }
         Input::Gathered(gathered.frame)
     }
 
-    fn ingest(&mut self) -> Input {
-        let Some(mut run) = self.run.take() else { return Input::Stored { is_done: false } };
+    fn ingest(&mut self) -> Vec<Input> {
+        let Some(mut run) = self.run.take() else { return vec![Input::Stored { is_done: false }] };
         let agent = self.task.options.agent;
         if let Some(ended) = &run.agent {
             if matches!(ended.exit(), Some(Exit::Signal(_)))
@@ -443,45 +483,66 @@ impl Driver {
             stderr: run.spool.errors_text(STDERR_BYTES),
             fragment: Vec::new(),
             duration: run.started.elapsed(),
-            stopped: run.stopped.or_else(|| run.spool.is_cancelled().then_some(Outcome::Cancelled)),
+            stopped: run.stopped,
         };
         let EngineOptions { store, spools, environment, changes, .. } = &*self.task.engine;
         // First ours, whose thread is woken by way of its file.
         drop(run.recall.take());
         spools.remove_sockets(&run.spool.turn().run);
         // Should we die before it is stored, the next process that finds it knows how it ended.
-        if let Err(error) = run.spool.note_ended(&ending) {
-            self.notice(error.to_string());
-        }
+        let (ending, cancel) = self.close(&mut run.spool, ending);
         let changes = changes.as_ref().zip(run.before.take()).zip(run.session.as_ref());
         let changes = changes.and_then(|((recorder, before), (record, _))| {
             recorder.after(&snapshot_owner(record), before, &mut |text| self.notice(text))
         });
+        if let Some(noting) = run.noting.take() {
+            // The append removes the note, so it must not come later.
+            drop(noting.join());
+        }
         let ingested =
             block_on(ingest(&**store, agent, run.spool, ending, &run.destination, environment, changes));
-        self.settle(ingested, run.session.map(|(record, _)| record), &output)
+        let stored = self.settle(ingested, run.session.map(|(record, _)| record), &output);
+        cancel.into_iter().chain([stored]).collect()
     }
 
-    fn ingest_unstarted(&mut self, outcome: Outcome, why: &str) -> Input {
-        let Some(run) = self.run.take() else {
+    /// Notes the end of a turn, and returns how it ended and what the machine is to know before it is stored: a cancel of another
+    /// process takes back what waits.
+    fn close(&self, spool: &mut Spool, ending: Ending) -> (Ending, Option<Input>) {
+        let (ending, noted) = spool.close(ending);
+        if let Err(error) = noted {
+            self.notice(error.to_string());
+        }
+        (ending, spool.cancel_sign().is_set_by_another().then_some(Input::Cancel))
+    }
+
+    fn ingest_unstarted(&mut self, outcome: Outcome, why: String) -> Vec<Input> {
+        let Some(mut run) = self.run.take() else {
             let source = self.not_gathered.take().unwrap_or(GatherError::Stopped);
             self.last = Some(Err(match self.stored.first {
                 Some(_) => TurnError::NotContinued { session: self.task.session, source },
                 None => TurnError::NotBegun(source),
             }));
-            return Input::NotStored(why.to_owned());
+            return vec![Input::NotStored(why)];
         };
+        let ending = Ending {
+            stderr: why,
+            duration: run.started.elapsed(),
+            stopped: Some(outcome),
+            ..Ending::default()
+        };
+        let (ending, cancel) = self.close(&mut run.spool, ending);
         let store = &*self.task.engine.store;
         let output = run.spool.output_path().to_owned();
         let ingested = block_on(ingest_unstarted(
             store,
             self.task.options.agent,
             run.spool,
-            outcome,
-            why,
+            ending.stopped.unwrap_or(outcome),
+            &ending.stderr,
             &run.destination,
         ));
-        self.settle(ingested, run.session.map(|(record, _)| record), &output)
+        let stored = self.settle(ingested, run.session.map(|(record, _)| record), &output);
+        cancel.into_iter().chain([stored]).collect()
     }
 
     /// Reports what came of storing a turn whose output is, or was, in this file.
@@ -520,6 +581,9 @@ impl Driver {
             return Input::Stored { is_done: false };
         }
         self.has_stored = true;
+        if let (None, Some(appended)) = (ingested.instead_of, ingested.appended) {
+            self.last_event = appended.last;
+        }
         let input = match ingested.instead_of {
             // What waits was meant for a session that has this turn in it.
             Some(session) => {
@@ -590,16 +654,9 @@ impl Drop for Driver {
     }
 }
 
-/// Returns where a turn goes that begins after everything in the record.
-fn destination(lease: Option<&LeaseId>, record: &SessionRecord) -> Destination {
-    lease.map_or(Destination::Live, |lease| Destination::Leased(lease.clone(), Seq(record.counts.events)))
-}
-
-fn started(started: Result<(), String>) -> Input {
-    match started {
-        Ok(()) => Input::Started,
-        Err(why) => Input::NotStarted(why),
-    }
+/// Returns where a turn goes that begins after this event.
+fn destination(lease: Option<&LeaseId>, last_event: Seq) -> Destination {
+    lease.map_or(Destination::Live, |lease| Destination::Leased(lease.clone(), last_event))
 }
 
 /// Logs an input that means nothing in the state of the turn: by its name, since the rest may be text of the user.

@@ -3,14 +3,17 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::fs::TryLockError;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Seek};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use azureal_core::SessionId;
 use azureal_files::Folder;
-use azureal_process::{Marker, MarkersInUse};
+use azureal_process::{Marker, MarkersInUse, ProcessIdentity};
 use rustix::fs::OFlags;
 
+use crate::cancel::CancelSign;
 use crate::context_commands::CONTEXT_MARKER;
 use crate::header::{Header, SpooledProcess, SpooledTurn};
 use crate::launch::RUN_MARKER;
@@ -18,18 +21,103 @@ use crate::lease::remove_leftovers;
 use crate::ledger_cache::remove_old;
 use crate::recover::living_process;
 use crate::spool::{
-    ERRORS, HEADER, OUTPUT, READ_AND_APPEND, Spool, SpoolError, Spools, UNFINISHED, at, is_there, name_of,
+    COPY, ERRORS, HEADER, OUTPUT, READ_AND_APPEND, Spool, SpoolError, Spools, UNFINISHED, at, is_there,
+    name_of,
 };
+
+/// The time for which processes that only look may keep another one from taking a spool.
+const A_MOMENT: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// A spool in the folder.
 #[derive(Debug)]
 pub enum FoundSpool {
-    /// It had no owner; now this process owns it.
-    Orphan(Box<Spool>),
-    /// Another process runs or stores it.
-    Owned(Box<SpooledTurn>, Option<SpooledProcess>),
+    /// It has no owner: its azureal has ended. It is not taken by being found.
+    Orphan(Box<OrphanSpool>),
+    /// Another process owns it.
+    Owned(Box<SpooledTurn>, Option<SpooledProcess>, SpoolOwner),
     /// Its header cannot be read. It is left where it is.
     Unreadable(PathBuf),
+}
+
+/// What the owner of a spool does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpoolOwner {
+    /// It runs the turn.
+    Runs,
+    /// It stores the turn: the end is noted in the header.
+    Stores,
+}
+
+/// A spool without an owner. To look at it takes no lock that lasts: any number of processes look at once.
+#[derive(Debug)]
+pub struct OrphanSpool(Spool);
+
+impl OrphanSpool {
+    /// Returns the turn.
+    pub fn turn(&self) -> &SpooledTurn {
+        self.0.turn()
+    }
+
+    /// Returns the process that still works on the turn.
+    pub(crate) fn living_process(&self) -> Option<ProcessIdentity> {
+        living_process(&self.0)
+    }
+
+    /// Returns whether a process may be left that gathered the context of the turn.
+    pub(crate) fn may_be_gathering(&self) -> bool {
+        self.0.process().is_none() && !self.0.is_idle()
+    }
+
+    /// Returns whether the spool is still there.
+    pub(crate) fn is_there(&self) -> bool {
+        self.0.folder.has(name_of(&self.0.header_path), &self.0.header)
+    }
+
+    /// Becomes the owner; `None` if another process is, or if the spool is gone.
+    pub fn take(self) -> Result<Option<Spool>, SpoolError> {
+        let path = self.0.header_path.clone();
+        self.take_it().map_err(at(&path))
+    }
+
+    fn take_it(self) -> io::Result<Option<Spool>> {
+        let Self(mut spool) = self;
+        let deadline = Instant::now() + A_MOMENT;
+        while let Err(error) = spool.header.try_lock() {
+            if let TryLockError::Error(error) = error {
+                return Err(error);
+            }
+            match spool.header.try_lock_shared() {
+                // There is no owner, but processes that look, or another one that tries the same.
+                Ok(()) => spool.header.unlock()?,
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+            if Instant::now() >= deadline {
+                return Ok(None);
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+        if !spool.folder.has(name_of(&spool.header_path), &spool.header) {
+            return Ok(None);
+        }
+        // An owner since the look may have come further.
+        spool.header.rewind()?;
+        let Header { process, ended, stored, .. } = Header::read(&spool.header)?;
+        (spool.process, spool.ended, spool.stored) = (process, ended, stored);
+        Ok(Some(spool))
+    }
+}
+
+/// A turn that is running, as its spool shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpooledRun {
+    /// The turn.
+    pub turn: SpooledTurn,
+    /// The process of its agent; `None` if none was started yet.
+    pub process: Option<ProcessIdentity>,
+    /// Whether the agent continues in the background, without an azureal.
+    pub is_orphan: bool,
 }
 
 /// A turn whose spool is there.
@@ -37,10 +125,10 @@ pub enum FoundSpool {
 pub struct FoundTurn {
     /// Its session.
     pub session: SessionId,
-    /// Whether another process runs it, or its agent continues in the background.
+    /// Whether another process runs or stores it, or its agent continues in the background.
     pub is_running: bool,
     /// Its spool, unless it is another process's.
-    spool: Option<Box<Spool>>,
+    spool: Option<Box<OrphanSpool>>,
 }
 
 impl FoundTurn {
@@ -49,11 +137,14 @@ impl FoundTurn {
         self.is_running && self.spool.is_some()
     }
 
-    /// Removes the spool of a turn that does not run: its session is deleted.
-    pub fn discard(self) -> Result<(), SpoolError> {
-        match self.spool.filter(|_| !self.is_running) {
-            Some(spool) => spool.remove().map(drop),
-            None => Ok(()),
+    /// Removes the spool of a turn that does not run: its session is deleted. Returns whether it is gone; not so if another
+    /// process stores it now.
+    pub fn discard(self) -> Result<bool, SpoolError> {
+        let Some(orphan) = self.spool.filter(|_| !self.is_running) else { return Ok(false) };
+        let path = orphan.0.header_path.clone();
+        match orphan.take()? {
+            Some(spool) => spool.remove().map(|_| true),
+            None => Ok(!is_there(&path)),
         }
     }
 }
@@ -63,15 +154,31 @@ impl Spools {
     pub fn found_turns(&self) -> Result<Vec<FoundTurn>, SpoolError> {
         let turn = |found: FoundSpool| match found {
             FoundSpool::Orphan(spool) => {
-                let is_running = living_process(&spool).is_some();
+                let is_running = spool.living_process().is_some();
                 Some(FoundTurn { session: spool.turn().session_id()?, is_running, spool: Some(spool) })
             }
-            FoundSpool::Owned(turn, _) => {
+            FoundSpool::Owned(turn, ..) => {
                 Some(FoundTurn { session: turn.session_id()?, is_running: true, spool: None })
             }
             FoundSpool::Unreadable(_) => None,
         };
         Ok(self.find()?.into_iter().filter_map(turn).collect())
+    }
+
+    /// Returns the turn of a session that a process runs or stores, or whose agent continues without one. `None` if there is none.
+    pub fn running_turn(&self, session: SessionId) -> Result<Option<SpooledRun>, SpoolError> {
+        let of_session = |turn: &SpooledTurn| turn.session_id() == Some(session);
+        Ok(self.find()?.into_iter().find_map(|found| match found {
+            FoundSpool::Owned(turn, process, _) if of_session(&turn) => {
+                let process = process.map(|process| process.identity());
+                Some(SpooledRun { turn: *turn, process, is_orphan: false })
+            }
+            FoundSpool::Orphan(orphan) if of_session(orphan.turn()) => {
+                let process = Some(orphan.living_process()?);
+                Some(SpooledRun { turn: orphan.turn().clone(), process, is_orphan: true })
+            }
+            _ => None,
+        }))
     }
 
     /// Returns the names of the runs that have a spool, without taking one.
@@ -101,8 +208,8 @@ impl Spools {
         Some((turn.filter(|turn| turn.run == run)?, process))
     }
 
-    /// Finds every spool, the oldest first, and takes those without an owner. Removes leftover lease files, and the folder
-    /// of earlier versions once it is empty.
+    /// Finds every spool, the oldest first, and takes none. Removes leftover lease files, and the folder of earlier versions
+    /// once it is empty.
     pub fn find(&self) -> Result<Vec<FoundSpool>, SpoolError> {
         let mut headers = headers_in(&self.folder)?;
         if let Some(former) = &self.former
@@ -130,47 +237,58 @@ impl Spools {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let is_ours = match header.try_lock() {
+        // Shared, and not longer than this look: an owner has it alone.
+        let is_orphan = match header.try_lock_shared() {
             Ok(()) => true,
             Err(TryLockError::WouldBlock) => false,
             Err(TryLockError::Error(error)) => return Err(error),
         };
-        if is_ours && !folder.has(name, &header) {
+        if is_orphan && !folder.has(name, &header) {
             // The owner stored it and removed it between our two steps.
             return Ok(None);
         }
         let output_path = header_path.with_extension(OUTPUT);
-        if is_ours && header.metadata()?.len() == 0 && is_empty(folder, name_of(&output_path)) {
-            // A loss of power left the names and none of the content: this turn has never begun.
-            for path in [&output_path, &header_path.with_extension(ERRORS), &header_path.to_owned()] {
-                folder.remove(name_of(path))?;
+        if is_orphan && header.metadata()?.len() == 0 && is_empty(folder, name_of(&output_path)) {
+            // A loss of power left the names and none of the content: this turn has never begun. If another process looks too, one
+            // of both removes it, or the next.
+            if header.try_lock().is_ok() && folder.has(name, &header) {
+                for path in [&output_path, &header_path.with_extension(ERRORS), &header_path.to_owned()] {
+                    folder.remove(name_of(path))?;
+                }
             }
             return Ok(None);
         }
         let Header { turn, process, ended, stored, .. } = Header::read(&header)?;
+        if is_orphan {
+            header.unlock()?;
+        }
         // The names of its other files come from the run: a forged header could name another turn's.
         let is_its_own = |turn: &SpooledTurn| header_path.file_stem() == Some(OsStr::new(&turn.run));
         let Some(turn) = turn.filter(is_its_own) else {
             return Ok(Some(FoundSpool::Unreadable(header_path.to_owned())));
         };
-        if !is_ours {
-            return Ok(Some(FoundSpool::Owned(Box::new(turn), process)));
+        if !is_orphan {
+            let owner = if ended.is_some() { SpoolOwner::Stores } else { SpoolOwner::Runs };
+            return Ok(Some(FoundSpool::Owned(Box::new(turn), process, owner)));
         }
-        let (folder, header_path) = (folder.clone(), header_path.to_owned());
-        let spool = Spool {
+        let cancel = match CancelSign::of(folder, name, 0) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            cancel => cancel?,
+        };
+        Ok(Some(FoundSpool::Orphan(Box::new(OrphanSpool(Spool {
             header,
-            folder,
-            header_path,
+            folder: folder.clone(),
+            header_path: header_path.to_owned(),
             output_path,
             output_file: None,
             turn,
+            cancel,
             process,
             ended,
             stored,
             is_idle: false,
             keeps_original: self.keeps_originals,
-        };
-        Ok(Some(FoundSpool::Orphan(Box::new(spool))))
+        })))))
     }
 }
 
@@ -188,9 +306,11 @@ fn headers_in(path: &Path) -> Result<Vec<FoundHeader>, SpoolError> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(at(path)(error)),
     };
-    let names = folder.names().map_err(at(path))?;
+    let mut names = folder.names().map_err(at(path))?;
     remove_leftovers(&folder, &names);
-    remove_unfinished(&folder, &names);
+    if remove_unfinished(&folder, &names) {
+        names = folder.names().map_err(at(path))?;
+    }
     remove_old(&folder, &names);
     let is_header = |name: &OsStr| Path::new(name).extension().is_some_and(|found| found == HEADER);
     let headers = names.into_iter().filter(|name| is_header(name)).map(|name| FoundHeader {
@@ -202,8 +322,10 @@ fn headers_in(path: &Path) -> Result<Vec<FoundHeader>, SpoolError> {
 }
 
 /// Removes what processes have left that died while they created a spool, so that no agent was started, or while they removed one. A
-/// file that cannot be removed is left for the next time.
-fn remove_unfinished(folder: &Folder, names: &[OsString]) {
+/// file that cannot be removed is left for the next time. Returns whether a header has got its name: its process died while it put
+/// the spool back.
+fn remove_unfinished(folder: &Folder, names: &[OsString]) -> bool {
+    let mut is_put_back = false;
     for name in
         names.iter().filter(|name| Path::new(name).extension().is_some_and(|found| found == UNFINISHED))
     {
@@ -211,9 +333,28 @@ fn remove_unfinished(folder: &Folder, names: &[OsString]) {
         if header.try_lock().is_err() || !folder.has(name, &header) {
             continue;
         }
+        let other = |kind: &str| Path::new(name).with_extension(kind);
+        if folder.size(other(OUTPUT).as_os_str()) > 0 {
+            // Of a spool that was being put back: its agent has printed something, and the output is the only copy.
+            let is_whole = || Header::read(&header).is_ok_and(|header| header.turn.is_some());
+            if is_there(&folder.join(other(HEADER))) {
+                drop(folder.remove(name));
+            } else if is_whole() {
+                is_put_back |= folder.rename(name, other(HEADER).as_os_str()).is_ok();
+            }
+            continue;
+        }
         // The header last: it leads to the others.
         for kind in [OUTPUT, ERRORS, UNFINISHED] {
-            drop(folder.remove(Path::new(name).with_extension(kind).as_os_str()));
+            drop(folder.remove(other(kind).as_os_str()));
+        }
+    }
+    let is_copy = |name: &&OsString| Path::new(name).extension().is_some_and(|found| found == COPY);
+    for name in names.iter().filter(is_copy) {
+        let has = |kind: &str| is_there(&folder.join(Path::new(name).with_extension(kind)));
+        // Its owner has one of both as long as it copies.
+        if !has(UNFINISHED) && !has(HEADER) {
+            drop(folder.remove(name));
         }
     }
     for name in names.iter().filter(|name| Path::new(name).extension().is_some_and(|found| found == ERRORS)) {
@@ -223,13 +364,15 @@ fn remove_unfinished(folder: &Folder, names: &[OsString]) {
             drop(folder.remove(name));
         }
     }
+    is_put_back
 }
 
 /// Marks the orphans whose run has no process. One search of the process table for any number of orphans.
 fn note_idle(found: &mut [FoundSpool]) {
     let mut in_use = None;
     for found in found {
-        if let FoundSpool::Orphan(spool) = found {
+        if let FoundSpool::Orphan(orphan) = found {
+            let OrphanSpool(spool) = &mut **orphan;
             let in_use = in_use.get_or_insert_with(|| MarkersInUse::of(&[RUN_MARKER, CONTEXT_MARKER]));
             let is_carried = |key: &str| match Marker::new(key, spool.turn.run.clone()) {
                 Ok(marker) => in_use.contains(&marker),

@@ -20,6 +20,7 @@ use azureal_process::{InvalidMarker, Marker, StopTimeouts, end_marked};
 use futures_executor::block_on;
 use tracing::debug;
 
+use crate::cancel::CancelSign;
 use crate::compact::{CompactionError, Compactor, Summarised, compact};
 use crate::context_commands::{
     CONTEXT_MARKER, CommandProgress, CommandRun, CommandStop, CommandsEnded, run_commands,
@@ -28,7 +29,7 @@ use crate::engine::EngineOptions;
 use crate::git_status;
 use crate::header::SpooledTurn;
 use crate::request::{Briefing, Keeping, TurnOptions};
-use crate::spool::{CancelNote, SpoolError};
+use crate::spool::SpoolError;
 use crate::turn_event::TurnEvent;
 
 /// Why the context of a turn cannot be gathered.
@@ -95,7 +96,7 @@ fn told(
 }
 
 /// Ends the context commands of a turn, in any process.
-pub fn end_commands(turn: &SpooledTurn) {
+pub(crate) fn end_commands(turn: &SpooledTurn) {
     if let Ok(marker) = Marker::new(CONTEXT_MARKER, turn.run.clone()) {
         end_marked(&marker, &StopTimeouts::default());
     }
@@ -111,8 +112,7 @@ pub(crate) struct Gather<'a> {
     /// The run's name.
     pub(crate) run: &'a str,
     pub(crate) stop: &'a CommandStop,
-    /// Another process notes here that the turn is to end, after it has ended the commands.
-    pub(crate) cancel_note: &'a CancelNote,
+    pub(crate) cancel: &'a CancelSign,
     /// Whether the session may be compacted: not twice for one prompt.
     pub(crate) may_compact: bool,
     /// Whether the agent can look things up in the stored sessions.
@@ -178,7 +178,8 @@ impl Gather<'_> {
         &self,
         session: &mut SessionSnapshot,
         system: SystemMessage,
-    ) -> Result<Context, StoreError> {
+    ) -> Result<Context, GatherError> {
+        self.check()?;
         let event = Event::SystemMessage(system);
         // As the first event or not at all, if another process has begun the session without a lease.
         let turn = NewTurn {
@@ -257,7 +258,7 @@ impl Gather<'_> {
         if !options.threshold.is_exceeded_by(chars, session.record.counts.context_tokens) {
             return Ok(None);
         }
-        let is_cancelled = || self.stop.is_stopped() || self.cancel_note.is_there();
+        let is_cancelled = || self.is_to_stop();
         let compactor =
             Compactor { engine: self.engine, session: self.session, options, is_cancelled: &is_cancelled };
         let mut failed = Vec::new();
@@ -266,14 +267,22 @@ impl Gather<'_> {
             TurnEvent::NotSummarised { agent, why } => failed.push((agent, why)),
             other => report(other),
         });
-        if is_cancelled() {
-            return Err(GatherError::Stopped);
-        }
+        self.check()?;
         report(TurnEvent::Notice(told(self.session, chars, &done, &failed)));
         Ok(Some(matches!(done, Ok(Some(_)))))
     }
 
+    /// Returns whether the turn is cancelled, or is stopped for another reason.
+    fn is_to_stop(&self) -> bool {
+        self.stop.is_stopped() || self.cancel.is_set()
+    }
+
+    fn check(&self) -> Result<(), GatherError> {
+        if self.is_to_stop() { Err(GatherError::Stopped) } else { Ok(()) }
+    }
+
     fn run(&self, commands: &[ContextCommand], report: Report<'_>) -> Result<Vec<CommandRun>, GatherError> {
+        self.check()?;
         let marker = Marker::new(CONTEXT_MARKER, self.run)?;
         // Nobody has asked for the git status, so nobody is told of it.
         let progress = &mut |command| match command {
@@ -288,7 +297,7 @@ impl Gather<'_> {
         };
         let EngineOptions { directory, environment, .. } = self.engine;
         let ran = run_commands(commands, directory, environment, &marker, self.stop, progress);
-        if self.cancel_note.is_there() {
+        if self.cancel.is_set() {
             return Err(GatherError::Stopped);
         }
         ran.map_err(|ended| match ended {

@@ -172,7 +172,7 @@ pub(crate) enum HeaderLine {
     Ended(SpooledEnding),
     /// The turn is in the store.
     Stored(StoredTurn),
-    /// The turn is ended on purpose, perhaps by another process.
+    /// The turn is cancelled, perhaps by another process. Means nothing after its end: see [`crate::cancel`].
     Cancel,
     /// The output is that of another program.
     Imported(ImportedRecord),
@@ -187,7 +187,8 @@ pub(crate) struct Header {
     pub(crate) process: Option<SpooledProcess>,
     pub(crate) ended: Option<SpooledEnding>,
     pub(crate) stored: Option<StoredTurn>,
-    pub(crate) is_cancelled: bool,
+    /// How often the turn was cancelled before it ended.
+    pub(crate) cancels: u32,
     pub(crate) imported: Option<ImportedRecord>,
     pub(crate) masked: Option<MaskedOutput>,
 }
@@ -209,7 +210,11 @@ impl Header {
                 Ok(HeaderLine::Process(process)) => header.process = Some(process),
                 Ok(HeaderLine::Ended(ended)) => header.ended = Some(ended),
                 Ok(HeaderLine::Stored(stored)) => header.stored = Some(stored),
-                Ok(HeaderLine::Cancel) => header.is_cancelled = true,
+                Ok(HeaderLine::Cancel) if header.ended.is_none() => {
+                    header.cancels = header.cancels.saturating_add(1)
+                }
+                // Too late.
+                Ok(HeaderLine::Cancel) => {}
                 Ok(HeaderLine::Imported(record)) => header.imported = Some(record),
                 // Masking again masks no more.
                 Ok(HeaderLine::Masked(masked)) => drop(header.masked.get_or_insert(masked)),

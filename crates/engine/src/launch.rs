@@ -9,10 +9,12 @@ use azureal_core::agent::{Agent, AgentError, AgentRequest, Exit};
 use azureal_core::bridge::{AgentProgram, BridgeLimits, BridgeTask, Exchange};
 use azureal_process::{
     Child, ChildEnvironment, InvalidMarker, Marker, ProcessIdentity, Spawn, SpawnError, StopTimeouts, Stream,
-    stop,
+    end_marked, stop,
 };
 
 use crate::bridge::{BridgeHost, Channel, Control, ControlFolderError, SUBCOMMAND};
+use crate::cancel::CancelNoted;
+use crate::gather::end_commands;
 use crate::header::SpooledTurn;
 use crate::spool::{SpoolError, Spools};
 
@@ -240,13 +242,26 @@ pub enum StopError {
     },
 }
 
-/// Stops the agent of a turn and everything that it started. The process that runs the turn then stores it as cancelled, or the
-/// next recovery does.
-pub fn stop_turn(spools: &Spools, turn: &SpooledTurn, process: &ProcessIdentity) -> Result<(), StopError> {
+/// Cancels a turn: stops its agent, as far as it is known already, and everything that the turn started. Then the process that
+/// runs the turn stores it as cancelled, or the next recovery does. Returns whether it was in time: not so if the turn is
+/// being stored, or is stored.
+pub(crate) fn stop_turn(
+    spools: &Spools,
+    turn: &SpooledTurn,
+    process: Option<&ProcessIdentity>,
+) -> Result<bool, StopError> {
     let marker = Marker::new(RUN_MARKER, turn.run.clone())?;
-    spools.note_cancel(turn)?;
-    match stop(process, &marker, &StopTimeouts::default()).survivors.first() {
-        None => Ok(()),
+    // The agent may have been started since its process was looked for.
+    let CancelNoted::InTime(noted) = spools.cancel(turn)? else { return Ok(false) };
+    end_commands(turn);
+    let noted = noted.map(|noted| noted.identity());
+    let stopped = match process.or(noted.as_ref()) {
+        Some(process) => stop(process, &marker, &StopTimeouts::default()),
+        // One that starts now finds the cancel in the header.
+        None => end_marked(&marker, &StopTimeouts::default()),
+    };
+    match stopped.survivors.first() {
+        None => Ok(true),
         Some(survivor) => Err(StopError::Survived { pid: survivor.pid }),
     }
 }

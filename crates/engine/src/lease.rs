@@ -91,6 +91,17 @@ impl Spools {
         self.lease_file(&format!("{session}.{COMPACTION}"), holder)
     }
 
+    /// Returns whether a process of this machine holds the turn lease of a session.
+    pub fn is_leased(&self, session: SessionId) -> Result<bool, SpoolError> {
+        let name = format!("{session}.{TURN}");
+        for folder in self.folders() {
+            if holder_in(folder, name.as_ref()).map_err(at(&folder.join(&name)))?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     fn lease_file(&self, name: &str, holder: &Holder) -> Result<Leased, SpoolError> {
         let folder = self.open_folder()?;
         let taken = take(&folder, name.as_ref(), holder).map_err(at(&folder.join(name)))?;
@@ -103,7 +114,7 @@ impl Spools {
     }
 }
 
-/// Returns the holder of a lease in the folder of earlier versions, if there is one.
+/// Returns the holder of a lease in a folder, if there is one.
 fn holder_in(former: &Path, name: &OsStr) -> io::Result<Option<Leased>> {
     let file = Folder::open(former).and_then(|folder| folder.open_file(name, OFlags::RDONLY));
     let mut file = match file {
@@ -374,7 +385,7 @@ mod tests {
         };
         assert_eq!(found, old);
         // Its turn is found, cancelled and read where it is.
-        spools.note_cancel(turn.turn()).unwrap();
+        spools.cancel(turn.turn()).unwrap();
         assert!(turn.is_cancelled());
         let mut output = turn.output().unwrap();
         output.write_all(b"line\n").unwrap();
@@ -387,7 +398,7 @@ mod tests {
         let mut found = spools.find().unwrap();
         assert_eq!(found.len(), 2);
         let Some(crate::FoundSpool::Orphan(orphan)) = found.drain(..).next() else { panic!() };
-        orphan.remove().unwrap();
+        orphan.take().unwrap().unwrap().remove().unwrap();
         assert!(former.folder().exists());
         assert_eq!(spools.find().unwrap().len(), 1);
         assert!(!former.folder().exists(), "it was empty");

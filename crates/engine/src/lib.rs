@@ -11,6 +11,7 @@
 //!   transcript if the spool is gone.
 
 mod bridge;
+mod cancel;
 mod changes;
 pub mod clock;
 mod compact;
@@ -54,6 +55,7 @@ pub use bridge::{
     BridgeHost, Control, ControlError, ControlFolderError, OpenQuestion, Refusal,
     SUBCOMMAND as BRIDGE_SUBCOMMAND, bridge_main,
 };
+pub use cancel::{CancelNoted, CancelResult, cancel_running};
 pub use changes::{ChangeRecorder, RecordChanges, SpooledSnapshot, snapshot_owner, stored_changes};
 pub use compact::{CompactionError, DIGEST, Summarised};
 pub use context_commands::{
@@ -61,16 +63,16 @@ pub use context_commands::{
     run_commands,
 };
 pub use engine::{Engine, EngineOptions, RunningTurn};
-pub use find_spools::{FoundSpool, FoundTurn};
+pub use find_spools::{FoundSpool, FoundTurn, OrphanSpool, SpoolOwner, SpooledRun};
 pub use full_events::{FullEvent, FullEvents, OriginalLines, each_line, missing_bytes};
 pub use full_history::{FullHistory, FullHistoryGaps};
-pub use gather::{GatherError, end_commands};
+pub use gather::GatherError;
 pub use growth::added_chars;
 pub use handle::{TurnControls, TurnHandle};
 pub use header::{ImportedRecord, SpooledEnding, SpooledProcess, SpooledTurn, StoredTurn};
 pub use ingest::{IngestError, Ingested};
 pub use inspect_spools::SpoolState;
-pub use launch::{LaunchError, RUN_MARKER, StopError, stop_turn, without_withheld};
+pub use launch::{LaunchError, RUN_MARKER, StopError, without_withheld};
 pub use lease::{Lease, Leased, this_process};
 pub use opened::{FoundNote, OpenedNote, OpenedSession, OpenedSessions};
 pub use output_limit::OutputLimit;

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use azureal_core::{NewSession, SessionId, SessionRecord, SessionSnapshot};
+use azureal_core::{NewSession, SessionId, SessionRecord, SessionSnapshot, StoreError};
 use azureal_process::ProcessIdentity;
 use futures_channel::oneshot;
 use futures_executor::block_on;
@@ -17,10 +17,11 @@ use crate::engine::{EngineOptions, SharedSlots, SubmittedTurn};
 use crate::find_spools::FoundTurn;
 use crate::handle::{Posted, TurnControls, TurnResult};
 use crate::header::SpooledTurn;
+use crate::ingest::IngestError;
 use crate::launch::stop_turn;
 use crate::original_run::{OriginalRun, look_at_original, recover_original};
 use crate::output_limit::OutputLimit;
-use crate::recover::{Recovered, recover, recover_spools};
+use crate::recover::{Recovered, recover, recover_found};
 use crate::request::{SessionTarget, TurnOptions, TurnRequest, TurnStart};
 use crate::session_lease::{SessionLease, SessionLeased, lease_session};
 use crate::turn_event::{Accepted, Busy, FinishedTurn, OriginalRunEvent, TurnError, TurnEvent};
@@ -32,6 +33,19 @@ const LEASE_PAUSE: Duration = Duration::from_millis(500);
 const ANSWER_PAUSE: Duration = Duration::from_millis(50);
 /// The time between two looks at an agent that is followed.
 const FOLLOW_PAUSE: Duration = Duration::from_millis(200);
+
+/// The time between two looks at a turn that another process stores.
+const STORE_PAUSE: Duration = Duration::from_millis(50);
+/// The number of such looks after which the user is told.
+const TOLD_AFTER: u32 = 20;
+
+/// A turn of the session that is not stored yet.
+enum Unfinished {
+    /// Its agent works in the background.
+    Working(SpooledTurn, ProcessIdentity),
+    /// Another process owns it: it stores it.
+    Owned,
+}
 
 /// A turn that has not begun.
 pub(crate) struct Preparation {
@@ -237,23 +251,39 @@ impl Preparation {
         }
     }
 
-    /// Stores turns that were interrupted. If an agent of this session still runs, waits for it: the history would miss the
-    /// rest of its turn.
+    /// Stores turns that were interrupted. If an agent of this session still works, or another process stores a turn of it, waits and
+    /// looks again: the history would miss the rest of that turn. No other turn of the session can begin meanwhile, because
+    /// its lease is held.
     fn recover(
         &self,
         session: SessionId,
         limit: OutputLimit,
         staged: &mut Vec<String>,
     ) -> Result<(), TurnError> {
-        let (mut is_followed, mut is_cancelled) = (false, false);
+        let (mut is_followed, mut is_cancelled, mut waits) = (false, false, 0_u32);
         let mut reported = Vec::new();
-        while let Some((turn, process)) = self.recover_spools(session, &mut reported)? {
-            if !std::mem::replace(&mut is_followed, true) {
-                is_cancelled = self.follow(&turn, &process, limit, staged);
-            } else if self.is_cancelled_within(FOLLOW_PAUSE, staged) {
-                // Once its agent has ended, processes that it started may still write for a while.
-                is_cancelled = true;
-                self.stop(&turn, &process);
+        while let Some(unfinished) = self.recover_spools(session, &mut reported, staged)? {
+            match unfinished {
+                Unfinished::Working(turn, process) if !std::mem::replace(&mut is_followed, true) => {
+                    is_cancelled = self.follow(&turn, &process, limit, staged);
+                }
+                Unfinished::Working(turn, process) => {
+                    if self.is_cancelled_within(FOLLOW_PAUSE, staged) {
+                        // Once its agent has ended, processes that it started may still write for a while.
+                        is_cancelled = true;
+                        self.stop(&turn, &process);
+                    }
+                }
+                Unfinished::Owned => {
+                    if self.is_cancelled_within(STORE_PAUSE, staged) {
+                        return Err(TurnError::Stopped { session });
+                    }
+                    waits += 1;
+                    if waits == TOLD_AFTER {
+                        let why = format!("waits: another command stores the last turn of {session}");
+                        self.post(TurnEvent::Notice(why));
+                    }
+                }
             }
         }
         if is_cancelled { Err(TurnError::Stopped { session }) } else { Ok(()) }
@@ -269,35 +299,51 @@ impl Preparation {
         Ok(())
     }
 
-    /// Stores what can be stored, reports it, and returns the agent of this session that still runs. Processes that were
-    /// `reported` are not reported again.
+    /// Stores what can be stored, reports it, and returns the turn of this session that is not stored yet. Processes that were
+    /// `reported` are not reported again. A cancel is heard between two turns.
     fn recover_spools(
         &self,
         session: SessionId,
         reported: &mut Vec<ProcessIdentity>,
-    ) -> Result<Option<(SpooledTurn, ProcessIdentity)>, TurnError> {
-        let mut orphan = None;
-        for found in block_on(recover_spools(&self.engine))? {
-            if let Recovered::Orphan(turn, process) = &found
-                && turn.session_id() == Some(session)
-            {
-                orphan = Some((turn.clone(), process.clone()));
+        staged: &mut Vec<String>,
+    ) -> Result<Option<Unfinished>, TurnError> {
+        let mut unfinished = None;
+        for found in self.engine.spools.find()? {
+            if self.is_cancelled_within(Duration::ZERO, staged) {
+                return Err(TurnError::Stopped { session });
             }
+            let Some(found) = block_on(recover_found(&self.engine, found)) else { continue };
+            let is_ours = found.turn().is_some_and(|turn| turn.session_id() == Some(session));
             // Turns that other processes run are no news to this one.
             let is_news = match &found {
-                Recovered::Running(..) => false,
-                Recovered::Orphan(_, process) if reported.contains(process) => false,
-                Recovered::Orphan(_, process) => {
-                    reported.push(process.clone());
-                    true
+                Recovered::Running(..) => {
+                    if is_ours && unfinished.is_none() {
+                        unfinished = Some(Unfinished::Owned);
+                    }
+                    false
+                }
+                Recovered::Orphan(turn, process) => {
+                    if is_ours {
+                        unfinished = Some(Unfinished::Working(turn.clone(), process.clone()));
+                    }
+                    let is_known = reported.contains(process);
+                    if !is_known {
+                        reported.push(process.clone());
+                    }
+                    !is_known
                 }
                 _ => true,
             };
-            if is_news {
-                self.post(TurnEvent::Recovered(Box::new(found)));
+            match found {
+                // It may be stored later, and then behind this one.
+                Recovered::Failed(_, IngestError::Store(error)) if is_ours && !is_lasting(&error) => {
+                    return Err(TurnError::Store(error));
+                }
+                found if is_news => self.post(TurnEvent::Recovered(Box::new(found))),
+                _ => {}
             }
         }
-        Ok(orphan)
+        Ok(unfinished)
     }
 
     /// Waits for an agent that runs in the background, and reports its output. A cancel stops it. Returns whether one came.
@@ -337,7 +383,7 @@ impl Preparation {
     fn stop(&self, turn: &SpooledTurn, process: &ProcessIdentity) {
         let (spools, turn, process) = (self.engine.spools.clone(), turn.clone(), process.clone());
         thread::spawn(move || {
-            if let Err(error) = stop_turn(&spools, &turn, &process) {
+            if let Err(error) = stop_turn(&spools, &turn, Some(&process)) {
                 warn!(error = ?error.to_string(), "an agent in the background is not stopped");
             }
         });
@@ -393,6 +439,11 @@ impl Preparation {
 fn switches_model(snapshot: &SessionSnapshot, options: &TurnOptions) -> bool {
     let counts = &snapshot.record.counts;
     counts.agent.as_deref() == Some(options.agent.name()) && counts.requested_model != options.model
+}
+
+/// Returns whether a turn that the store refused for this reason will never be stored.
+fn is_lasting(error: &StoreError) -> bool {
+    matches!(error, StoreError::NoSuchSession(_) | StoreError::TooLarge { .. })
 }
 
 /// Returns whether a session has no events, and so can be deleted without loss.

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use azureal_core::agent::Ending;
+use azureal_core::agent::{Agent, Ending};
 use azureal_core::event::Outcome;
 use azureal_core::{SessionId, SessionStore, visible_line};
 use azureal_process::{
@@ -17,7 +17,7 @@ use tracing::{debug, info, warn};
 use crate::bridge;
 use crate::changes::{ChangeRecorder, TurnChanges, snapshot_owner};
 use crate::engine::EngineOptions;
-use crate::find_spools::FoundSpool;
+use crate::find_spools::{FoundSpool, OrphanSpool};
 use crate::gather::end_commands;
 use crate::header::{SpooledProcess, SpooledTurn};
 use crate::ingest::{Destination, IngestError, Ingested, ingest, ingest_unstarted};
@@ -33,7 +33,7 @@ pub enum Recovered {
     Stored(SpooledTurn, Ingested),
     /// Its agent is still running in the background.
     Orphan(SpooledTurn, ProcessIdentity),
-    /// Another process runs it.
+    /// Another process runs or stores it.
     Running(SpooledTurn, Option<SpooledProcess>),
     /// It cannot be stored now. It is kept.
     Failed(SpooledTurn, IngestError),
@@ -150,25 +150,27 @@ pub async fn recover(engine: &EngineOptions) -> Result<Vec<Recovered>, SpoolErro
 }
 
 /// Does the same with the spools alone. Where there is none, the store is not asked.
-pub(crate) async fn recover_spools(engine: &EngineOptions) -> Result<Vec<Recovered>, SpoolError> {
-    let spools = &engine.spools;
+async fn recover_spools(engine: &EngineOptions) -> Result<Vec<Recovered>, SpoolError> {
     let mut recovered = Vec::new();
-    for found in spools.find()? {
-        let found = match found {
-            FoundSpool::Owned(turn, process) => Recovered::Running(*turn, process),
-            FoundSpool::Unreadable(path) => Recovered::Unreadable(path),
-            FoundSpool::Orphan(spool) => {
-                let recovered = recover_one(engine, *spool).await;
-                if let Recovered::Stored(turn, _) = &recovered {
-                    spools.remove_sockets(&turn.run);
-                }
-                recovered
-            }
-        };
-        found.log();
-        recovered.push(found);
+    for found in engine.spools.find()? {
+        recovered.extend(recover_found(engine, found).await);
     }
     Ok(recovered)
+}
+
+/// Stores the turn of a spool that was found, if its agent has ended; `None` if another process has done so since. Takes
+/// this one spool, and no longer than for that.
+pub(crate) async fn recover_found(engine: &EngineOptions, found: FoundSpool) -> Option<Recovered> {
+    let found = match found {
+        FoundSpool::Owned(turn, process, _) => Recovered::Running(*turn, process),
+        FoundSpool::Unreadable(path) => Recovered::Unreadable(path),
+        FoundSpool::Orphan(orphan) => recover_orphan(engine, *orphan).await?,
+    };
+    if let Recovered::Stored(turn, _) = &found {
+        engine.spools.remove_sockets(&turn.run);
+    }
+    found.log();
+    Some(found)
 }
 
 impl Recovered {
@@ -202,42 +204,55 @@ impl Recovered {
     }
 }
 
-async fn recover_one(engine: &EngineOptions, spool: Spool) -> Recovered {
-    let EngineOptions { store, agents, environment, changes, .. } = engine;
-    let store = &**store;
-    let turn = spool.turn().clone();
-    if spool.process().is_none() && !spool.is_idle() {
+async fn recover_orphan(engine: &EngineOptions, orphan: OrphanSpool) -> Option<Recovered> {
+    let turn = orphan.turn().clone();
+    if orphan.may_be_gathering() {
         // Its azureal died while they ran, so their output is not needed.
         end_commands(&turn);
     }
-    if let Some(process) = living_process(&spool) {
-        return Recovered::Orphan(turn, process);
+    if let Some(process) = orphan.living_process() {
+        return Some(Recovered::Orphan(turn, process));
     }
-    let Some(agent) = agents.iter().find(|agent| agent.name() == turn.agent) else {
-        return Recovered::UnknownAgent(turn);
+    let Some(agent) = engine.agents.iter().find(|agent| agent.name() == turn.agent) else {
+        return orphan.is_there().then_some(Recovered::UnknownAgent(turn));
     };
+    match orphan.take() {
+        Ok(Some(spool)) => Some(store_orphan(engine, *agent, turn, spool).await),
+        // Another process has stored it, or does so now.
+        Ok(None) => engine.spools.turn_of(&turn.run).map(|(turn, process)| Recovered::Running(turn, process)),
+        Err(error) => Some(Recovered::Unreadable(error.path)),
+    }
+}
+
+async fn store_orphan(
+    engine: &EngineOptions,
+    agent: &dyn Agent,
+    turn: SpooledTurn,
+    mut spool: Spool,
+) -> Recovered {
+    let EngineOptions { store, environment, changes, .. } = engine;
+    let store = &**store;
     if agent.is_bridged() && !spool.is_idle() && !bridge::has_ended(spool.output_path()) {
         // Its bridge was killed: no process reads the agent's output or answers it.
         if let Ok(marker) = Marker::new(RUN_MARKER, turn.run.clone()) {
             end_marked(&marker, &StopTimeouts::default());
         }
     }
-    let ingested = if spool.process().is_none() && is_empty(&spool) {
-        let why = "azureal ended before the agent was started";
-        let outcome = if spool.is_cancelled() { Outcome::Cancelled } else { Outcome::Interrupted };
-        ingest_unstarted(store, *agent, spool, outcome, why, &Destination::Recovered).await
+    let is_unstarted = spool.process().is_none() && is_empty(&spool);
+    let (ending, noted) = spool.close(estimated_ending(&spool, is_unstarted));
+    if let Err(error) = noted {
+        // A cancel that comes from now on may be confirmed, and not heeded.
+        warn!(error = ?error.to_string(), "the end of a recovered turn is not noted");
+    }
+    let ingested = if is_unstarted {
+        let outcome = ending.stopped.unwrap_or(Outcome::Interrupted);
+        ingest_unstarted(store, agent, spool, outcome, &ending.stderr, &Destination::Recovered).await
     } else {
-        let ending = spool.ended().unwrap_or_else(|| Ending {
-            stderr: spool.errors_text(STDERR_BYTES),
-            duration: estimated_duration(&spool),
-            stopped: spool.is_cancelled().then_some(Outcome::Cancelled),
-            ..Ending::default()
-        });
         let changes = match changes {
             Some(recorder) => recorded(recorder, store, &spool).await,
             None => None,
         };
-        ingest(store, *agent, spool, ending, &Destination::Recovered, environment, changes).await
+        ingest(store, agent, spool, ending, &Destination::Recovered, environment, changes).await
     };
     match ingested {
         Ok(ingested) => {
@@ -248,6 +263,22 @@ async fn recover_one(engine: &EngineOptions, spool: Spool) -> Recovered {
             Recovered::Stored(turn, ingested)
         }
         Err(error) => Recovered::Failed(turn, error),
+    }
+}
+
+/// Returns the end of a turn whose azureal died before it could note one.
+fn estimated_ending(spool: &Spool, is_unstarted: bool) -> Ending {
+    if is_unstarted {
+        return Ending {
+            stderr: "azureal ended before the agent was started".to_owned(),
+            stopped: Some(Outcome::Interrupted),
+            ..Ending::default()
+        };
+    }
+    Ending {
+        stderr: spool.errors_text(STDERR_BYTES),
+        duration: estimated_duration(spool),
+        ..Ending::default()
     }
 }
 

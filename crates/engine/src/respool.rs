@@ -92,12 +92,12 @@ mod tests {
             assert_eq!(fs::read_to_string(spool.output_path()).unwrap(), "one\ntwo\n");
             let found = spools.find().unwrap();
             assert!(
-                matches!(&found[..], [FoundSpool::Owned(found, None)] if **found == turn("a")),
+                matches!(&found[..], [FoundSpool::Owned(found, None, _)] if **found == turn("a")),
                 "{found:?}"
             );
             drop(spool);
             let Some(FoundSpool::Orphan(spool)) = spools.find().unwrap().pop() else { panic!() };
-            spool.remove().unwrap();
+            spool.take().unwrap().unwrap().remove().unwrap();
             assert!(spools.find().unwrap().is_empty());
         }
     }

@@ -8,7 +8,7 @@
 use std::any::Any;
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +20,8 @@ use azureal_process::{Excerpt, FollowError, Marker, ProcessIdentity};
 use rustix::fs::OFlags;
 
 use crate::bridge::{BridgeHost, Channel, Control};
-use crate::header::{Header, HeaderLine, SpooledEnding, SpooledProcess, SpooledTurn, StoredTurn};
+use crate::cancel::CancelSign;
+use crate::header::{HeaderLine, SpooledEnding, SpooledProcess, SpooledTurn, StoredTurn};
 use crate::opened::OpenedSessions;
 use crate::watch::Watcher;
 
@@ -50,25 +51,12 @@ pub struct Spool {
     /// The output, as long as this process has run the turn from its beginning.
     pub(crate) output_file: Option<File>,
     pub(crate) turn: SpooledTurn,
+    pub(crate) cancel: CancelSign,
     pub(crate) process: Option<SpooledProcess>,
     pub(crate) ended: Option<SpooledEnding>,
     pub(crate) stored: Option<StoredTurn>,
     pub(crate) is_idle: bool,
     pub(crate) keeps_original: bool,
-}
-
-/// A note of another process that it ends the turn.
-#[derive(Debug, Clone)]
-pub(crate) struct CancelNote {
-    folder: Folder,
-    header_path: PathBuf,
-}
-
-impl CancelNote {
-    pub(crate) fn is_there(&self) -> bool {
-        let header = self.folder.open_file(name_of(&self.header_path), OFlags::RDONLY);
-        header.and_then(|header| Header::read(&header)).is_ok_and(|header| header.is_cancelled)
-    }
 }
 
 /// An error of a spool.
@@ -93,6 +81,8 @@ pub(crate) const HEADER: &str = "turn";
 pub(crate) const OUTPUT: &str = "jsonl";
 pub(crate) const ERRORS: &str = "err";
 pub(crate) const UNFINISHED: &str = "new";
+/// A copy of an output that was deleted, until it is whole.
+pub(crate) const COPY: &str = "copy";
 
 impl Spools {
     /// Uses this folder, which is created with the first spool.
@@ -196,56 +186,31 @@ impl Spools {
         [unfinished, output_path, errors_path]: &[PathBuf; 3],
     ) -> Result<Spool, SpoolError> {
         let create = |path: &PathBuf| folder.create_file(name_of(path), READ_AND_APPEND).map_err(at(path));
-        let header = loop {
-            let header = create(unfinished)?;
-            // Locked before it has its name, so that no process can find it without an owner.
-            header.lock().map_err(at(unfinished))?;
-            // Another process may have taken it for a leftover before it was locked.
-            if folder.has(name_of(unfinished), &header) {
-                break header;
-            }
-        };
+        let mut header = create_locked(folder, unfinished)?;
+        let mut kept = turn.clone();
+        if !self.keeps_prompts {
+            kept.prompt.clear();
+        }
+        add_line(&mut header, &HeaderLine::Turn(kept), unfinished)?;
+        let first_line = header.metadata().map_err(at(unfinished))?.len();
+        let cancel = CancelSign::of(folder, name_of(unfinished), first_line).map_err(at(unfinished))?;
         let output_file = Some(create(output_path)?);
         create(errors_path)?;
-        let (folder, output_path) = (folder.clone(), output_path.clone());
-        let mut spool = Spool {
+        folder.rename(name_of(unfinished), name_of(&header_path)).map_err(at(unfinished))?;
+        Ok(Spool {
             header,
-            folder,
+            folder: folder.clone(),
             header_path,
-            output_path,
+            output_path: output_path.clone(),
             output_file,
             turn,
+            cancel,
             process: None,
             ended: None,
             stored: None,
             is_idle: false,
             keeps_original: self.keeps_originals,
-        };
-        let mut kept = spool.turn.clone();
-        if !self.keeps_prompts {
-            kept.prompt.clear();
-        }
-        spool.write(&HeaderLine::Turn(kept))?;
-        let renamed = spool.folder.rename(name_of(unfinished), name_of(&spool.header_path));
-        renamed.map_err(at(unfinished))?;
-        Ok(spool)
-    }
-
-    /// Notes that a turn is about to be ended on purpose, so that it is stored as cancelled, whichever process stores it. A
-    /// stored turn is left as it is.
-    pub fn note_cancel(&self, turn: &SpooledTurn) -> Result<(), SpoolError> {
-        let name = format!("{}.{HEADER}", turn.run);
-        let folder = self.folder_of(turn);
-        let path = folder.join(&name);
-        let append = OFlags::WRONLY | OFlags::APPEND;
-        match Folder::open(folder).and_then(|folder| folder.open_file(name.as_ref(), append)) {
-            // One write, so that it does not fall into a line of the owner.
-            Ok(mut header) => {
-                header.write_all(line_of(&HeaderLine::Cancel, &path)?.as_bytes()).map_err(at(&path))
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(at(&path)(error)),
-        }
+        })
     }
 
     /// Watches a turn of another process, or of none, from its first line.
@@ -259,7 +224,7 @@ impl Spools {
     }
 
     /// Returns the folder with the files of a turn.
-    fn folder_of(&self, turn: &SpooledTurn) -> &Path {
+    pub(crate) fn folder_of(&self, turn: &SpooledTurn) -> &Path {
         let header = format!("{}.{HEADER}", turn.run);
         match &self.former {
             Some(former) if is_there(&former.join(&header)) && !is_there(&self.folder.join(&header)) => {
@@ -344,16 +309,6 @@ impl Spool {
     /// Returns the end of the process, if it was recorded.
     pub fn ended(&self) -> Option<Ending> {
         self.ended.clone().map(Ending::from)
-    }
-
-    /// Returns whether the turn was ended on purpose, perhaps by another process: see [`Spools::note_cancel`].
-    pub fn is_cancelled(&self) -> bool {
-        self.cancel_note().is_there()
-    }
-
-    /// Returns the note of another process that it ends the turn, for another thread to poll.
-    pub(crate) fn cancel_note(&self) -> CancelNote {
-        CancelNote { folder: self.folder.clone(), header_path: self.header_path.clone() }
     }
 
     /// Returns the path of the output.
@@ -461,10 +416,26 @@ impl Spool {
         Ok(self.output_path)
     }
 
-    fn write(&mut self, line: &HeaderLine) -> Result<(), SpoolError> {
-        let text = line_of(line, &self.header_path)?;
-        self.header.write_all(text.as_bytes()).map_err(at(&self.header_path))
+    pub(crate) fn write(&mut self, line: &HeaderLine) -> Result<(), SpoolError> {
+        add_line(&mut self.header, line, &self.header_path)
     }
+}
+
+/// Creates an unfinished header, which is locked before it has content: no process can find it without an owner.
+pub(crate) fn create_locked(folder: &Folder, path: &Path) -> Result<File, SpoolError> {
+    loop {
+        let header = folder.create_file(name_of(path), READ_AND_APPEND).map_err(at(path))?;
+        header.lock().map_err(at(path))?;
+        // Another process may have taken it for a leftover before it was locked.
+        if folder.has(name_of(path), &header) {
+            return Ok(header);
+        }
+    }
+}
+
+/// Adds a line to a header, in one write: other processes add lines too.
+pub(crate) fn add_line(header: &mut File, line: &HeaderLine, path: &Path) -> Result<(), SpoolError> {
+    header.write_all(line_of(line, path)?.as_bytes()).map_err(at(path))
 }
 
 fn line_of(line: &HeaderLine, path: &Path) -> Result<String, SpoolError> {
@@ -493,8 +464,8 @@ pub(crate) mod tests {
     use azureal_core::event::Outcome;
 
     use super::*;
-    use crate::FoundSpool;
-    use crate::header::LARGEST_HEADER;
+    use crate::header::{Header, LARGEST_HEADER};
+    use crate::{CancelNoted, FoundSpool, SpoolOwner};
 
     pub(crate) fn turn(run: &str) -> SpooledTurn {
         SpooledTurn {
@@ -510,6 +481,13 @@ pub(crate) mod tests {
             directory: "/p".into(),
             started_at: "2026-01-31T09:30:00Z".into(),
         }
+    }
+
+    /// Finds the one spool there is, and becomes its owner.
+    pub(crate) fn taken(spools: &Spools) -> Spool {
+        let mut found = spools.find().unwrap();
+        let Some(FoundSpool::Orphan(orphan)) = found.pop() else { panic!("{found:?}") };
+        orphan.take().unwrap().expect("no other process has it")
     }
 
     fn ending() -> Ending {
@@ -534,12 +512,12 @@ pub(crate) mod tests {
 
         // Another process sees whose it is, and leaves it alone.
         assert!(
-            matches!(&spools.find().unwrap()[..], [FoundSpool::Owned(found, Some(_))] if **found == turn("a"))
+            matches!(&spools.find().unwrap()[..], [FoundSpool::Owned(found, Some(_), SpoolOwner::Runs)] if **found == turn("a"))
         );
         spool.note_ended(&ending()).unwrap();
+        assert!(matches!(&spools.find().unwrap()[..], [FoundSpool::Owned(_, _, SpoolOwner::Stores)]));
         drop(spool);
-        let mut found = spools.find().unwrap();
-        let Some(FoundSpool::Orphan(spool)) = found.pop() else { panic!("{found:?}") };
+        let spool = taken(&spools);
         assert_eq!(
             (spool.turn(), spool.process(), spool.ended()),
             (&turn("a"), Some(&process), Some(ending()))
@@ -550,20 +528,62 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_turn_of_somebody_else_can_be_cancelled() {
+    fn a_turn_of_another_process_can_be_cancelled_until_its_end_is_noted() {
+        let folder = tempfile::tempdir().unwrap();
+        let spools = Spools::new(folder.path().join("spool"));
+        let process = SpooledProcess { pid: 7, began: "123".into(), before: None };
+        for is_late in [false, true] {
+            let mut spool = spools.begin(turn("a")).unwrap();
+            spool.note_process(process.clone()).unwrap();
+            let cancel = || spools.cancel(&turn("a")).unwrap();
+            assert!(!spool.is_cancelled());
+            if !is_late {
+                assert_eq!(cancel(), CancelNoted::InTime(Some(process.clone())));
+                assert!(spool.is_cancelled() && spool.cancel_sign().is_set_by_another());
+            }
+            let done = Ending { stopped: None, ..ending() };
+            let expected = (!is_late).then_some(Outcome::Cancelled);
+            assert_eq!(spool.close(done).0.stopped, expected);
+            if is_late {
+                assert_eq!(cancel(), CancelNoted::TooLate);
+            }
+            assert_eq!(spool.is_cancelled(), !is_late);
+            drop(spool);
+            // Whichever process stores it.
+            let mut spool = taken(&spools);
+            assert_eq!(spool.close(Ending::default()).0.stopped, expected);
+            spool.remove().unwrap();
+            assert_eq!(cancel(), CancelNoted::Gone);
+            assert!(spools.find().unwrap().is_empty(), "one that is gone stays so");
+        }
+    }
+
+    #[test]
+    fn a_cancel_of_its_own_process_is_none_of_another() {
         let folder = tempfile::tempdir().unwrap();
         let spools = Spools::new(folder.path().join("spool"));
         let mut spool = spools.begin(turn("a")).unwrap();
-        assert!(!spool.is_cancelled());
-        spools.note_cancel(&turn("a")).unwrap();
-        assert!(spool.is_cancelled());
-        spool.note_ended(&ending()).unwrap();
+        spool.cancel().unwrap();
+        assert!(spool.is_cancelled() && !spool.cancel_sign().is_set_by_another());
+        spools.cancel(&turn("a")).unwrap();
+        assert!(spool.cancel_sign().is_set_by_another());
+    }
+
+    #[test]
+    fn to_look_at_an_orphan_takes_it_from_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let spools = Spools::new(folder.path().join("spool"));
+        drop(spools.begin(turn("a")).unwrap());
+        let (one, other) = (spools.find().unwrap().pop().unwrap(), spools.find().unwrap().pop().unwrap());
+        let (FoundSpool::Orphan(one), FoundSpool::Orphan(other)) = (one, other) else { panic!() };
+        let mut spool = one.take().unwrap().unwrap();
+        assert!(other.take().unwrap().is_none(), "it has an owner now");
+        spool.close(Ending::default()).1.unwrap();
+        assert!(matches!(&spools.find().unwrap()[..], [FoundSpool::Owned(_, _, SpoolOwner::Stores)]));
+        let third = || spools.find().unwrap().pop().unwrap();
         drop(spool);
-        let Some(FoundSpool::Orphan(spool)) = spools.find().unwrap().pop() else { panic!() };
-        assert_eq!((spool.is_cancelled(), spool.ended()), (true, Some(ending())));
-        spool.remove().unwrap();
-        spools.note_cancel(&turn("a")).unwrap();
-        assert!(spools.find().unwrap().is_empty(), "one that is gone stays so");
+        let FoundSpool::Orphan(third) = third() else { panic!() };
+        assert!(third.take().unwrap().unwrap().ended().is_some(), "what was noted since is known");
     }
 
     #[test]
@@ -593,6 +613,7 @@ pub(crate) mod tests {
             match found {
                 FoundSpool::Unreadable(_) => assert!(cut < first_line),
                 FoundSpool::Orphan(spool) => {
+                    let spool = spool.take().unwrap().unwrap();
                     assert!(cut >= first_line);
                     assert_eq!(spool.turn(), &turn("a"));
                     assert_eq!(spool.process().is_some(), cut >= whole.len() - 1, "{cut}");
@@ -638,7 +659,7 @@ pub(crate) mod tests {
         assert!(matches!(sparse(""), FoundSpool::Unreadable(_)));
         assert!(matches!(sparse("{\"turn\":\""), FoundSpool::Unreadable(_)));
         let whole = line_of(&HeaderLine::Turn(turn("a")), &spool.header_path).unwrap();
-        assert!(matches!(sparse(&whole), FoundSpool::Owned(found, None) if *found == turn("a")));
+        assert!(matches!(sparse(&whole), FoundSpool::Owned(found, None, _) if *found == turn("a")));
         assert!(!spool.is_cancelled());
     }
 
@@ -678,7 +699,8 @@ pub(crate) mod tests {
                             barrier.wait();
                             let mut stored = 0;
                             for found in spools.find().unwrap() {
-                                if let FoundSpool::Orphan(spool) = found {
+                                let FoundSpool::Orphan(orphan) = found else { continue };
+                                if let Some(spool) = orphan.take().unwrap() {
                                     stored += 1;
                                     spool.remove().unwrap();
                                 }

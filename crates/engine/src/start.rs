@@ -155,8 +155,8 @@ impl Driver {
         let noted = SpooledProcess { pid: process.pid, began: process.started.clone(), before };
         // If this fails it runs all the same, and can be found by the variable that it carries.
         let noted = run.spool.note_process(noted);
-        if run.spool.is_cancelled() {
-            // By another process, which saw no agent that could be ended.
+        if run.spool.cancel_sign().is_set_by_another() {
+            // It saw no agent that could be ended. If it has not noted that yet, it finds the agent in the header.
             drop(sender.send(Message::Input(Input::Cancel)));
         }
         let turn = run.spool.turn();

@@ -196,7 +196,7 @@ impl TurnMachine {
             (Self::Stopping { continues, .. }, Input::Cancel) => {
                 (Self::Stopping { staged: Vec::new(), continues }, vec![])
             }
-            (Self::Storing { continues: true, .. }, Input::Cancel) => {
+            (Self::Storing { .. }, Input::Cancel) => {
                 (Self::Storing { staged: Vec::new(), continues: false }, vec![])
             }
 
@@ -206,9 +206,9 @@ impl TurnMachine {
             (
                 Self::Gathering { staged, stop: Some(stop), .. },
                 Input::Gathered(_) | Input::NotGathered(_),
-            ) => {
-                let store = Effect::IngestUnstarted(stop, "stopped before the agent was started".to_owned());
-                (Self::Storing { staged, continues: false }, vec![store])
+            ) => (Self::Storing { staged, continues: false }, vec![unstarted(stop)]),
+            (Self::Starting { staged, stop: Some(stop) }, Input::NotStarted(_)) => {
+                (Self::Storing { staged, continues: false }, vec![unstarted(stop)])
             }
             (Self::Gathering { staged, .. }, Input::NotGathered(why))
             | (Self::Starting { staged, .. }, Input::NotStarted(why)) => (
@@ -274,6 +274,10 @@ impl TurnMachine {
         }
         if continues { Self::begin(Sent::GoOn, staged) } else { (Self::Idle, vec![]) }
     }
+}
+
+fn unstarted(stop: Outcome) -> Effect {
+    Effect::IngestUnstarted(stop, "stopped before the agent was started".to_owned())
 }
 
 fn why(input: &Input) -> Option<Outcome> {

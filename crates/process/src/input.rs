@@ -57,7 +57,7 @@ fn fill(writer: &mut PipeWriter, input: &[u8]) -> io::Result<usize> {
     #[cfg(target_os = "linux")]
     if input.len() > USUAL_PIPE {
         // The user may have too many of such pipes: then this one holds less.
-        drop(rustix::pipe::fcntl_setpipe_size(&*writer, input.len().min(PIPE)));
+        rustix::pipe::fcntl_setpipe_size(&*writer, input.len().min(PIPE)).ok();
     }
     rustix::io::ioctl_fionbio(&*writer, true)?;
     let mut written = 0;

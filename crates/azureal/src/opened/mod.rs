@@ -91,6 +91,7 @@ impl Workspace {
             });
         };
         let lease = self.lease(record.id, writer.agent()).await?;
+        self.check_stored(record.id)?;
         // It may have been extended since it was found.
         let record = self.store.get(record.id).await?;
         let (history, _) = native_history(&*self.store, &record, config.compaction_threshold()).await?;

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use azureal_agents::registry;
 use azureal_core::{SessionId, SessionRecord};
 use azureal_engine::{
-    Engine, EngineOptions, Recovered, SessionLease, SessionLeased, SessionTarget, Spools, TurnHandle,
-    TurnRequest, lease_session,
+    Engine, EngineOptions, Recovered, SessionLease, SessionLeased, SessionTarget, SpooledRun, Spools,
+    TurnHandle, TurnRequest, lease_session,
 };
 use azureal_exchange::TemporaryFolder;
 
@@ -122,6 +122,19 @@ impl Workspace {
             SessionLeased::Busy(busy) => busy,
         };
         Err(error::busy_error(&busy))
+    }
+
+    /// Refuses if a turn of a session, whose lease is held, is not stored yet: an agent works on it in the background, or another
+    /// command stores it.
+    pub(crate) fn check_stored(&self, session: SessionId) -> Result<(), Error> {
+        let Some(spools) = self.spools() else { return Ok(()) };
+        match spools.running_turn(session)? {
+            None => Ok(()),
+            Some(SpooledRun { turn, .. }) => {
+                Err(Error::new("busy", format!("a turn of {session} is not stored yet: {}", turn.agent))
+                    .with_hint(format!("wait for it, or end it with `azureal cancel {session}`")))
+            }
+        }
     }
 
     /// Returns the session that a turn continues without being told: the one that runs in this worktree, else the one that was

@@ -59,9 +59,7 @@ fn an_agent_whose_azureal_is_killed_has_received_its_whole_prompt() {
         child.kill().unwrap();
         child.wait().unwrap();
         // A session has one agent at a time.
-        wait_until("the agent has read", || {
-            logged(&world, "begun").len() == logged(&world, "in").len()
-        });
+        wait_until("the agent has read", || logged(&world, "begun").len() == logged(&world, "in").len());
     }
     let inputs = logged(&world, "in");
     for input in &inputs {

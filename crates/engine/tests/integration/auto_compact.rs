@@ -18,28 +18,28 @@ use crate::harness::{Project, drive, leak};
 
 /// What the agent is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
+pub(crate) enum Asked {
     Prompt,
     Summary,
     GoOn,
 }
 
 /// What a program does when it is asked for something.
-type Script = fn(Asked) -> String;
+pub(crate) type Script = fn(Asked) -> String;
 
 /// An agent whose program is a script, chosen by what it is asked for.
-struct StandIn {
+pub(crate) struct StandIn {
     name: &'static str,
     script: Script,
     requests: Mutex<Vec<(Asked, String)>>,
 }
 
 impl StandIn {
-    fn new(name: &'static str, script: Script) -> &'static Self {
+    pub(crate) fn new(name: &'static str, script: Script) -> &'static Self {
         leak(Self { name, script, requests: Mutex::default() })
     }
 
-    fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn asked(&self) -> Vec<Asked> {
         self.requests.lock().unwrap().iter().map(|(asked, _)| *asked).collect()
     }
 
@@ -81,16 +81,16 @@ fn prints(event: &Event) -> String {
     format!("printf '%s\\n' '{}'\n", event.to_json())
 }
 
-fn says(text: &str) -> String {
+pub(crate) fn says(text: &str) -> String {
     prints(&Event::assistant(text))
 }
 
-fn done() -> String {
+pub(crate) fn done() -> String {
     prints(&Event::Complete(Complete { success: true, ..Complete::default() }))
 }
 
 /// Says so much that the session becomes too long, in pieces, with a tool at work in between.
-fn floods() -> String {
+pub(crate) fn floods() -> String {
     let tool = r#"printf '%s\n' '{"ToolCall":{"tool_use_id":"t","tool_name":"Bash","input":{"command":"ls"}}}' '{"ToolResult":{"tool_use_id":"t","tool_name":"Bash","content":"x","is_error":false}}'
 "#;
     (1..=30)
@@ -109,7 +109,7 @@ fn floods_and_goes_on(asked: Asked) -> String {
     }
 }
 
-struct World(Project);
+pub(crate) struct World(pub(crate) Project);
 
 /// What came of a turn.
 struct Ran {
@@ -127,7 +127,7 @@ impl World {
     }
 
     /// A session of so many turns of about three thousand characters.
-    fn of_turns(count: usize) -> Self {
+    pub(crate) fn of_turns(count: usize) -> Self {
         let turn = |number: usize| {
             [
                 Event::user(format!("Prompt {number}: never touch the tests.")),
@@ -144,13 +144,8 @@ impl World {
         self.run_while(agent, others, prompt, |_| {})
     }
 
-    fn run_while(
-        &self,
-        agent: &'static StandIn,
-        others: &[&'static StandIn],
-        prompt: &str,
-        mut at_summary: impl FnMut(&TurnControls),
-    ) -> Ran {
+    /// Returns options with a low threshold, of a turn whose agents write the summaries too.
+    pub(crate) fn options(agent: &'static StandIn, others: &[&'static StandIn]) -> TurnOptions {
         let writers = std::iter::once(agent).chain(others.iter().copied());
         let summarisers = writers
             .map(|agent| Summariser { agent, program: "/bin/sh".into(), model: None, settings: None })
@@ -161,11 +156,21 @@ impl World {
             summarisers,
             timeout: Duration::from_secs(2),
         };
-        let options = TurnOptions {
+        TurnOptions {
             timeout: Some(Duration::from_secs(60)),
             compaction: Some(compaction),
             ..TurnOptions::new(agent, "/bin/sh")
-        };
+        }
+    }
+
+    fn run_while(
+        &self,
+        agent: &'static StandIn,
+        others: &[&'static StandIn],
+        prompt: &str,
+        mut at_summary: impl FnMut(&TurnControls),
+    ) -> Ran {
+        let options = Self::options(agent, others);
         let (mut told, mut reported) = (Vec::new(), Vec::new());
         let finished = drive(self.0.submit(prompt, options), |event, controls| match event {
             TurnEvent::Notice(text) => told.push(text),

@@ -17,6 +17,9 @@ pub(crate) struct CountingStore {
     inner: MemoryStore,
     calls: Mutex<Vec<&'static str>>,
     held: Mutex<HashMap<SessionId, (LeaseId, Holder)>>,
+    /// The call that waits for the gate.
+    gated: &'static str,
+    pub(crate) gate: Mutex<()>,
     /// Whether it keeps originals. What it is given stays where it is.
     keeps_originals: bool,
 }
@@ -27,9 +30,17 @@ impl CountingStore {
         Self { keeps_originals: true, ..Self::default() }
     }
 
+    /// A store in which this call waits for the gate.
+    pub(crate) fn with_gate(gated: &'static str) -> Self {
+        Self { gated, ..Self::default() }
+    }
+
     /// Notes something that is no call.
     pub(crate) fn note(&self, what: &'static str) {
         self.calls.lock().unwrap().push(what);
+        if what == self.gated {
+            drop(self.gate.lock().unwrap());
+        }
     }
 
     /// Returns the names of the calls so far, and forgets them.

@@ -15,6 +15,7 @@
 mod auto_compact;
 mod bridge;
 mod briefing;
+mod cancels;
 mod changes;
 mod compact;
 mod context_commands;
@@ -29,5 +30,6 @@ mod real_summaries;
 mod service;
 mod store_calls;
 mod turns;
+mod unstored;
 #[cfg(target_os = "linux")]
 mod watched;

@@ -341,7 +341,7 @@ fn a_turn_that_was_cancelled_before_its_azureal_died_is_recovered_as_cancelled()
         let spool = project.spools.begin(project.spooled("lost")).unwrap();
         std::fs::write(spool.output_path(), printed).unwrap();
         if is_cancelled {
-            project.spools.note_cancel(spool.turn()).unwrap();
+            project.spools.cancel(spool.turn()).unwrap();
         }
         drop(spool);
         assert!(matches!(&project.recover()[..], [Recovered::Stored(..)]));

@@ -55,7 +55,7 @@ fn who_watches_a_store_hears_when_a_turn_begins_and_ends() {
     spool.output().unwrap().write_all(b"line\n").unwrap();
     assert!(!block_on(watch.changed(SHORT)).unwrap());
 
-    spools.note_cancel(&turn).unwrap();
+    spools.cancel(&turn).unwrap();
     hears(&mut *watch, "a cancel");
     assert!(spool.remove().unwrap());
     hears(&mut *watch, "the end of the turn");

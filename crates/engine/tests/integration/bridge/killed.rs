@@ -93,7 +93,7 @@ fn a_turn_whose_azureal_was_killed_can_be_cancelled() {
         } else {
             // As `azureal cancel` does.
             let marker = Marker::new(RUN_MARKER, turn.run.clone()).unwrap();
-            project.spools.note_cancel(&turn).unwrap();
+            project.spools.cancel(&turn).unwrap();
             assert_eq!(stop(&process, &marker, &StopTimeouts::default()).survivors, []);
         }
         assert_eq!(stored_once(&project).complete.outcome, Some(Outcome::Cancelled));
