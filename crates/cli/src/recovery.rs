@@ -96,7 +96,9 @@ fn report(found: &Recovered) {
              spool folder to discard it",
             turn.session, turn.run
         )),
-        Recovered::Noted(_, _, Ok(Noted::Stored(..))) => tell(&found.to_string()),
+        Recovered::SummaryStopped(_) | Recovered::Noted(_, _, Ok(Noted::Stored(..))) => {
+            tell(&found.to_string());
+        }
         // Told when the session continues.
         Recovered::Noted(_, _, Ok(Noted::Missing | Noted::WasStored | Noted::Busy | Noted::Running)) => {}
         Recovered::Failed(..)

@@ -3,7 +3,7 @@
 //! The summary is written by an agent in a process of its own, without tools, from the earlier summary and
 //! the events since. An agent that fails is not asked again: the next one is, and in the end the digest,
 //! which needs no model. An agent whose program continues to call its model is stopped. So it always ends, with a bounded number of
-//! calls. Nothing of these runs is kept but what they used: no spool, no event.
+//! calls. Nothing of these runs is kept but what they used: no spool, no event. While one runs, there is a note of it (`summary_note.rs`).
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -17,17 +17,19 @@ use azureal_core::{
     OpeningLimits, PAGE_EVENTS, Page, SUMMARY_PROMPT, Seq, SessionId, SessionStore, StoreError, Threshold,
     Tokens, boundary, read_context_for, read_context_under, rendered_chars,
 };
-use azureal_process::{StopTimeouts, Stream};
+use azureal_process::Stream;
 use futures_executor::block_on;
 use rustix::fs::OFlags;
 use tracing::info;
 
 use crate::clock::until_now;
 use crate::engine::EngineOptions;
+use crate::header::{SpooledProcess, SpooledTurn};
 use crate::launch::{AgentRun, Launch, STDERR_BYTES};
 use crate::lease::{Leased, this_process};
 use crate::request::{CompactionOptions, Summariser};
 use crate::spool::{SpoolError, Spools, at};
+use crate::summary_note::{ANSWER, AT_ONCE};
 use crate::turn_event::TurnEvent;
 use crate::watch::{Look, Watcher};
 
@@ -369,6 +371,21 @@ fn digest_of(earlier: Option<&str>, events: &[(Seq, Event)], most: usize) -> Str
 fn run(setup: &Compactor<'_>, who: &Summariser, request: &AgentRequest) -> Result<Answer, Unusable> {
     let because = |why: String| Unusable::Because(why);
     let run = uuid::Uuid::new_v4().simple().to_string();
+    let noted = SpooledTurn {
+        run: run.clone(),
+        session: setup.session.number(),
+        session_made: String::new(),
+        prompt: String::new(),
+        goes_on: false,
+        agent: who.agent.name().to_owned(),
+        model: who.model.clone(),
+        switches_model: false,
+        used_in: None,
+        directory: setup.engine.directory.clone(),
+        started_at: crate::clock::now_text(),
+    };
+    // An agent that cannot be noted is not started: nobody would find it if this process were killed.
+    let mut note = setup.engine.spools.note_summary(noted).map_err(|error| because(error.to_string()))?;
     let mut output = Output::open(&setup.engine.spools, who.agent, &run).map_err(because)?;
     let stdout = output.file.try_clone().map_err(|error| because(error.to_string()))?;
     let launch = Launch {
@@ -385,13 +402,14 @@ fn run(setup: &Compactor<'_>, who: &Summariser, request: &AgentRequest) -> Resul
     let agent = launch
         .start(request, stdout, Stream::Keep(STDERR_BYTES))
         .map_err(|error| because(error.to_string()))?;
+    let process = agent.process().clone();
+    // If this fails, it is found by the variable that it carries.
+    note.note_process(SpooledProcess { pid: process.pid, began: process.started, before: None }).ok();
     let mut answer = Answer::default();
     let stopped = attend(setup, &agent, &mut output, &mut answer, started);
-    // Also when it ended by itself: what it started ends with it. One that is stopped has nothing to clean up, and would go on
-    // asking its model while it is given time to.
-    let at_once =
-        StopTimeouts { interrupt: Duration::ZERO, terminate: Duration::ZERO, ..StopTimeouts::default() };
-    agent.cancel(&at_once);
+    // Also when it ended by itself: what it started ends with it.
+    agent.cancel(&AT_ONCE);
+    drop(note);
     let exit = agent.exit();
     stopped?;
     output.check_size().map_err(Unusable::Because)?;
@@ -555,7 +573,7 @@ struct Output {
 impl Output {
     fn open(spools: &Spools, agent: &dyn Agent, run: &str) -> Result<Self, String> {
         let folder = spools.open_folder().map_err(|error| error.to_string())?;
-        let name = OsString::from(format!("{run}.summary"));
+        let name = OsString::from(format!("{run}.{ANSWER}"));
         let path = folder.join(&name);
         let file = folder.create_file(&name, OFlags::WRONLY | OFlags::APPEND);
         let file = file.map_err(|error| at(&path)(error).to_string())?;

@@ -11,6 +11,7 @@ use rustix::fs::OFlags;
 use crate::header::{Header, SpooledTurn};
 use crate::lease::{is_lease, open_leftover};
 use crate::spool::{HEADER, OUTPUT, SpoolError, Spools, UNFINISHED, at, is_there};
+use crate::summary_note::SUMMARY;
 
 /// A spool or a lease, as it is found.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub enum SpoolState {
     Unreadable(PathBuf),
     /// An output without a header.
     WithoutHeader(PathBuf),
+    /// An agent writes a summary for an azureal that has ended. The next command stops it.
+    LostSummary(Box<SpooledTurn>),
     /// A process holds the lease: it runs a turn, or compacts the session.
     Leased(PathBuf),
     /// A lease whose holder has ended. The next process removes it.
@@ -80,6 +83,12 @@ fn look_at(folder: &Folder, path: &Path, name: &OsStr, names: &[OsString]) -> io
             let is_alive = process.is_some_and(|process| process.identity().is_alive());
             let turn = Box::new(turn);
             Ok(Some(if is_free && !is_alive { SpoolState::Ended(turn) } else { SpoolState::Running(turn) }))
+        }
+        Some(SUMMARY) => {
+            let note = folder.open_file(name, OFlags::RDONLY)?;
+            let is_lost = is_free(&note)?;
+            let turn = Header::read(&note)?.turn.filter(|_| is_lost);
+            Ok(turn.map(|turn| SpoolState::LostSummary(Box::new(turn))))
         }
         Some(OUTPUT) => {
             let has = |kind: &str| {

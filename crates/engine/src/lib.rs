@@ -45,6 +45,7 @@ mod settle;
 mod slots;
 mod spool;
 mod start;
+mod summary_note;
 mod transcripts;
 mod turn_event;
 mod turn_machine;

@@ -41,6 +41,8 @@ pub enum Recovered {
     Unreadable(PathBuf),
     /// It is of an agent that this build does not have. It is kept.
     UnknownAgent(SpooledTurn),
+    /// An agent wrote a summary for an azureal that has ended. It is stopped.
+    SummaryStopped(SpooledTurn),
     /// There is no spool, but a note that there was a run which the agent calls so.
     Noted(SessionId, String, Result<Noted, IngestError>),
 }
@@ -82,7 +84,11 @@ impl fmt::Display for Recovered {
                 ),
             };
         }
-        let session = self.turn().map(|turn| format!("S{}", turn.session)).unwrap_or_default();
+        let turn = match self {
+            Self::SummaryStopped(turn) => Some(turn),
+            other => other.turn(),
+        };
+        let session = turn.map(|turn| format!("S{}", turn.session)).unwrap_or_default();
         match self {
             Self::Stored(_, ingested) => stored(f, &session, ingested),
             Self::Orphan(turn, _) => {
@@ -111,6 +117,11 @@ impl fmt::Display for Recovered {
             Self::UnknownAgent(turn) => write!(
                 f,
                 "the interrupted turn of {session} is kept: its agent `{}` is unknown to this version of azureal",
+                visible_line(&turn.agent)
+            ),
+            Self::SummaryStopped(turn) => write!(
+                f,
+                "stopped {}: it wrote a summary of {session} for an azureal that has ended",
                 visible_line(&turn.agent)
             ),
             Self::Noted(..) => Ok(()),
@@ -151,7 +162,9 @@ pub async fn recover(engine: &EngineOptions) -> Result<Vec<Recovered>, SpoolErro
 
 /// Does the same with the spools alone. Where there is none, the store is not asked.
 async fn recover_spools(engine: &EngineOptions) -> Result<Vec<Recovered>, SpoolError> {
-    let mut recovered = Vec::new();
+    let lost = engine.spools.stop_lost_summaries()?;
+    let mut recovered: Vec<Recovered> = lost.into_iter().map(Recovered::SummaryStopped).collect();
+    recovered.iter().for_each(Recovered::log);
     for found in engine.spools.find()? {
         recovered.extend(recover_found(engine, found).await);
     }
@@ -185,6 +198,7 @@ impl Recovered {
             Self::Failed(_, error) => warn!(?turn, error = ?error.to_string(), "a turn cannot be stored now"),
             Self::Unreadable(path) => warn!(?path, "ignored: a spool whose header cannot be read"),
             Self::UnknownAgent(_) => warn!(?turn, "ignored: a turn of an unknown agent"),
+            Self::SummaryStopped(_) => info!(?turn, "stopped an agent that wrote a summary for nobody"),
             Self::Noted(session, run, noted) => {
                 info!(%session, run, found = noted.is_ok(), "looked for the transcript of a noted run");
             }
@@ -199,6 +213,8 @@ impl Recovered {
             | Self::Running(turn, _)
             | Self::Failed(turn, _)
             | Self::UnknownAgent(turn) => Some(turn),
+            // It is no turn.
+            Self::SummaryStopped(_) => None,
             Self::Unreadable(_) | Self::Noted(..) => None,
         }
     }

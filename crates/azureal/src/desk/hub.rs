@@ -257,6 +257,7 @@ impl Hub {
                 Recovered::Failed(..)
                 | Recovered::Unreadable(_)
                 | Recovered::UnknownAgent(_)
+                | Recovered::SummaryStopped(_)
                 | Recovered::Noted(_, _, Err(_)) => true,
             };
             if is_told {

@@ -54,6 +54,11 @@ fn finding(state: &SpoolState) -> Option<Finding> {
             Finding::new("interrupted_turn", Severity::Warning, format!("S{}", turn.session), message)
                 .fixed_by("stores it, as every other command does")
         }
+        SpoolState::LostSummary(turn) => {
+            let message = format!("{} writes a summary for an azureal that has ended", turn.agent);
+            Finding::new("lost_summary", Severity::Warning, format!("S{}", turn.session), message)
+                .fixed_by("stops it, as every other command does")
+        }
         SpoolState::Unreadable(path) => {
             let message = "the header of an unfinished turn cannot be read";
             Finding::at("spool", Severity::Error, path, message).fixed_by(aside)
@@ -100,6 +105,10 @@ pub(super) fn fix(spools: &Spools, fixed: &mut Fixed) -> Result<(), Error> {
                 }
                 Err(error) => fixed.failed.push(Error::file(&path, &error).message().to_owned()),
             },
+            // The recovery that follows stops it, and removes the note.
+            SpoolState::LostSummary(turn) => {
+                fixed.done.push(format!("S{}: stopped {}, which wrote a summary", turn.session, turn.agent));
+            }
             // The recovery that follows removes it.
             SpoolState::StaleLease(path) => fixed.done.push(format!("{}: removed", shown(&path))),
             _ => {}

@@ -41,6 +41,45 @@ fn context(world: &World) -> String {
     world.run(&["context", "S1"]).quiet()
 }
 
+/// Starts a compaction, kills azureal while the agent writes, and returns the number of the agent's process.
+fn kill_during_summary(world: &World) -> String {
+    let pid = world.path("pid");
+    fs::remove_file(&pid).ok();
+    world.program("claude", &format!("cat > /dev/null\necho $$ > '{}'\nexec sleep 1000", pid.display()));
+    let mut azureal = command(world, &["compact", "S1"]);
+    let mut azureal = azureal.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let number =
+        until("the agent writes", || fs::read_to_string(&pid).ok().filter(|text| text.ends_with('\n')));
+    azureal.kill().unwrap();
+    azureal.wait().unwrap();
+    number.trim().to_owned()
+}
+
+fn is_alive(pid: &str) -> bool {
+    let state = Command::new("ps").args(["-o", "stat=", "-p", pid]).output().unwrap().stdout;
+    // One that has ended may wait for a parent that collects it.
+    state.first().is_some_and(|state| *state != b'Z')
+}
+
+#[test]
+fn an_agent_that_writes_a_summary_for_a_killed_azureal_is_known_and_stopped() {
+    let world = world();
+    let told = "stopped claude: it wrote a summary of S1 for an azureal that has ended\n";
+    for arguments in [&["list"][..], &["ps"], &["cancel", "S1"], &["doctor", "--fix"], &["rm", "S1", "--yes"]]
+    {
+        let pid = kill_during_summary(&world);
+        let doctor = run(&world, &["doctor"]);
+        assert!(doctor.stdout.contains("claude writes a summary for an azureal that has ended"), "{doctor}");
+        assert!(is_alive(&pid), "doctor changes nothing");
+        let ran = run(&world, arguments);
+        assert!(!is_alive(&pid), "{arguments:?}: {ran}");
+        let text = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(arguments[0] == "doctor" || text.contains(told), "{arguments:?}: {ran}");
+        let left = fs::read_dir(world.path("p/.git/azureal/spool")).unwrap().count();
+        assert_eq!(left, 0, "{arguments:?}");
+    }
+}
+
 #[test]
 fn a_session_is_compacted_and_that_is_undone() {
     let world = world();
