@@ -143,6 +143,32 @@ pub struct OwnRecord {
     /// Creates a parser of a transcript. Unlike the output, a transcript holds the prompt: as [`Event::UserMessage`],
     /// with the context still on it. If it holds several turns, each ends with [`Event::Complete`], before the next prompt.
     pub reader: fn() -> Box<dyn AgentParser>,
+    /// The files in which the program keeps large outputs beside a transcript; `None` if it keeps none.
+    pub kept_outputs: Option<KeptOutputs>,
+}
+
+/// The files in which an agent's program keeps the outputs of tools that are too large for its transcript.
+///
+/// The place of the transcript decides where they are. A line names a file in that folder, never a path: a transcript of
+/// somebody else could name the user's credentials.
+#[derive(Clone, Copy)]
+pub struct KeptOutputs {
+    /// Returns the folder of a session's files, as the names of folders below that of its transcript, by the name of the transcript.
+    /// `None` if that is no name of a session.
+    pub folder: fn(transcript: &str) -> Option<Vec<String>>,
+    /// Returns the files that a line names, of the program's output or of a transcript.
+    pub named: fn(line: &[u8]) -> Vec<KeptOutput>,
+}
+
+/// A file with the whole output of a tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptOutput {
+    /// The call of the tool.
+    pub tool_use_id: String,
+    /// The name of the file.
+    pub file: String,
+    /// The turn that it belongs to, in a transcript with several; empty if the line does not say it.
+    pub turn: String,
 }
 
 /// The program of an agent.

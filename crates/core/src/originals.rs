@@ -13,7 +13,8 @@ use crate::{Seq, SessionId, StoreError};
 /// originals, each with its own range of events.
 ///
 /// An original has two parts. The header says how the output came to be: JSON lines of the engine, which a store does not
-/// read; it may drop empty ones. The output is what the agent printed, byte for byte.
+/// read; it may drop empty ones. The output is what the agent printed, byte for byte; the engine may add lines after it, which
+/// its header tells apart.
 #[async_trait]
 pub trait Originals: Send + Sync {
     /// Puts the original of a turn whose events are in the store. Moves the files, if they are on the same file system.
@@ -105,6 +106,8 @@ pub struct NewOriginal {
     pub header: PathBuf,
     /// The file with the output.
     pub output: PathBuf,
+    /// A file with what follows the output, if there is one.
+    pub more: Option<PathBuf>,
 }
 
 /// An original that is open for reading.

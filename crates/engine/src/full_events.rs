@@ -3,11 +3,15 @@
 //! Stored events are short. The output of a turn is parsed again for their full form. Parsers change, so a full event is used
 //! only if its short form is the stored event. Otherwise the tool call with the same id counts. If there is none, the
 //! lines of the turn can still be shown as the agent printed them.
+//!
+//! A whole output that follows the output of the turn ([`crate::whole_outputs`]) takes the place of the one that the agent cut.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use azureal_core::agent::{Agent, AgentOutput, AgentParser};
+use azureal_core::event::ToolResult;
 use azureal_core::{
     Event, OpenOriginal, Original, Seq, SessionId, SessionStore, StoreError, StoredEvent, compact_event,
 };
@@ -17,9 +21,12 @@ use crate::header::{Header, ImportedRecord};
 use crate::ingest::cost;
 use crate::turn_parser::TurnParser;
 use crate::watch::LineParser;
+use crate::whole_outputs::OwnContent;
 
 /// The most that the full events of one turn take in memory, in bytes.
 const LARGEST_FULL_TURN: usize = 256 << 20;
+/// The most that its whole outputs take besides, in bytes.
+const LARGEST_WHOLE_OUTPUTS: usize = 256 << 20;
 
 /// Finds the full form of a session's events.
 pub struct FullEvents {
@@ -49,8 +56,8 @@ pub enum FullEvent {
 /// The lines of an original that belong to an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OriginalLines {
-    /// One line: its number, from 0.
-    Line(Original, u64),
+    /// The line of the event, and those with its whole output: their numbers, from 0, in ascending order.
+    Lines(Original, Vec<u64>),
     /// All lines of the turn, because the event is not from a single one.
     Turn(Original),
     /// All lines of the turn, because this parser finds no such event in them.
@@ -65,6 +72,20 @@ struct FullTurn {
     missing: Option<String>,
     /// The number of events of the turn that stand before those of the output: its prompt. A record has the prompts itself.
     before: u64,
+    /// The whole outputs that the agent keeps beside its transcript, by their call.
+    whole: HashMap<String, WholeOutput>,
+    /// The size of them.
+    whole_size: usize,
+}
+
+/// A whole output that the agent keeps beside its transcript.
+#[derive(Default)]
+struct WholeOutput {
+    text: String,
+    /// Why it is not there.
+    left_out: Option<String>,
+    /// The numbers of its lines.
+    lines: Vec<u64>,
 }
 
 impl FullEvents {
@@ -101,7 +122,11 @@ impl FullEvents {
             Ok(turn) => turn,
             Err(why) => return Ok(FullEvent::Unreadable(why.clone())),
         };
-        Ok(match turn.find(&event, turn.index(&original, stored.seq)) {
+        let found = turn.find(&event, turn.index(&original, stored.seq));
+        if let Some(whole) = turn.with_whole_output(&event, found.map(|(found, _)| found)) {
+            return Ok(FullEvent::Found(Box::new(whole)));
+        }
+        Ok(match found {
             Some((found, _)) if *found == event => FullEvent::Stored,
             Some((found, _)) => FullEvent::Found(Box::new(found.clone())),
             None if !is_short => FullEvent::Stored,
@@ -121,13 +146,15 @@ impl FullEvents {
             Err(_) => return Ok(Some(OriginalLines::Unmatched(original))),
         };
         let found = turn.find(&event, turn.index(&original, stored.seq)).map(|(_, line)| *line);
+        let whole = turn.whole_output(&event).map_or(&[][..], |whole| &whole.lines);
+        let lines: Vec<u64> = found.into_iter().chain(whole.iter().copied()).collect();
         Ok(Some(match (found, &event) {
-            (Some(line), _) => OriginalLines::Line(original, line),
+            _ if !lines.is_empty() => OriginalLines::Lines(original, lines),
             // The prompt and the end of a turn are not in its output.
             (None, Event::ToolCall(_) | Event::ToolResult(_) | Event::AssistantText(_)) => {
                 OriginalLines::Unmatched(original)
             }
-            (None, _) => OriginalLines::Turn(original),
+            (_, _) => OriginalLines::Turn(original),
         }))
     }
 
@@ -161,6 +188,11 @@ const GONE: &str = "the original of the turn is not there any more";
 impl FullTurn {
     async fn read(content: OpenOriginal, agents: &[&dyn Agent]) -> Result<Self, String> {
         let header = Header::read(content.header.as_bytes()).map_err(|error| error.to_string())?;
+        let own_from = match (&header.stored, &header.imported) {
+            (Some(stored), _) => stored.lines,
+            (None, Some(imported)) => imported.lines,
+            (None, None) => None,
+        };
         let (length, masked) = (header.stored.map(|stored| stored.bytes), header.masked);
         let find = |name: &str| {
             let agent = agents.iter().find(|agent| agent.name() == name);
@@ -178,21 +210,27 @@ impl FullTurn {
             (None, None) => return Err("the header of the original is damaged".to_owned()),
         };
         let mut parser = LineParser::new(parser);
-        let mut turn = Self { events: Vec::new(), missing: None, before };
+        let (whole, whole_size) = (HashMap::new(), 0);
+        let mut turn = Self { events: Vec::new(), missing: None, before, whole, whole_size };
         let (mut size, mut number, mut read_bytes) = (0, 0, 0);
         let read = each_line(content, |line| {
             read_bytes += 1 + match &line {
                 Line::Bytes(bytes) => bytes.len() as u64,
                 Line::Oversized { bytes } => *bytes,
             };
-            for output in parser.line(&line) {
-                if let AgentOutput::Event(event) = output {
-                    size += cost(&event);
-                    turn.events.push((event, number));
+            let is_full = size > LARGEST_FULL_TURN;
+            if own_from.is_some_and(|from| number >= from) {
+                turn.take_own_line(&line, number);
+            } else if !is_full {
+                for output in parser.line(&line) {
+                    if let AgentOutput::Event(event) = output {
+                        size += cost(&event);
+                        turn.events.push((event, number));
+                    }
                 }
             }
             number += 1;
-            if size > LARGEST_FULL_TURN { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if is_full && own_from.is_none() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         read.await.map_err(|error| error.to_string())?;
         // A last line without its line break counts as one with it.
@@ -201,6 +239,43 @@ impl FullTurn {
             format!("{} of {length} bytes of the output are missing", length.saturating_sub(found))
         });
         Ok(turn)
+    }
+
+    /// Takes a line of azureal, after the output.
+    fn take_own_line(&mut self, line: &Line, number: u64) {
+        let Line::Bytes(bytes) = line else { return };
+        let Some(content) = OwnContent::read(bytes) else { return };
+        let (OwnContent::Output { tool_use_id, .. } | OwnContent::LeftOut { tool_use_id, .. }) = &content;
+        let whole = self.whole.entry(tool_use_id.clone()).or_default();
+        whole.lines.push(number);
+        match content {
+            OwnContent::Output { text, .. } if self.whole_size + text.len() <= LARGEST_WHOLE_OUTPUTS => {
+                self.whole_size += text.len();
+                whole.text.push_str(&text);
+            }
+            OwnContent::Output { .. } => {
+                self.whole_size -= std::mem::take(&mut whole.text).len();
+                whole.left_out =
+                    Some("the outputs of its turn are too large; `azureal original` prints them".to_owned());
+            }
+            OwnContent::LeftOut { why, .. } => whole.left_out = Some(why),
+        }
+    }
+
+    fn whole_output(&self, event: &Event) -> Option<&WholeOutput> {
+        let Event::ToolResult(result) = event else { return None };
+        self.whole.get(&result.tool_use_id)
+    }
+
+    /// Returns a stored result, which may be `found` in the output, with the whole output that the agent keeps beside its transcript.
+    fn with_whole_output(&self, stored: &Event, found: Option<&Event>) -> Option<Event> {
+        let whole = self.whole_output(stored)?;
+        let (found, full) = match &whole.left_out {
+            None => (found.unwrap_or(stored), whole.text.clone()),
+            Some(why) => (found?, format!("{}\n[the whole output is not kept: {why}]", content_of(found?)?)),
+        };
+        let Event::ToolResult(result) = found else { return None };
+        Some(Event::ToolResult(ToolResult { content: full, omitted: None, ..result.clone() }))
     }
 
     /// Returns which event of the output a stored event is.
@@ -229,6 +304,13 @@ pub fn missing_bytes(header: &str, found: u64) -> u64 {
     // What masking made shorter or longer is not missing.
     let found = header.masked.map_or(found, |masked| masked.bytes);
     stored.unwrap_or(0).saturating_sub(found)
+}
+
+fn content_of(event: &Event) -> Option<&str> {
+    match event {
+        Event::ToolResult(result) => Some(&result.content),
+        _ => None,
+    }
 }
 
 fn tool_use_id(event: &Event) -> Option<&str> {

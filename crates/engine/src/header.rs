@@ -133,8 +133,11 @@ pub struct StoredTurn {
     pub last: u64,
     /// The version of the parser that read it: [`Agent::parser_version`](azureal_core::agent::Agent::parser_version).
     pub parser: u32,
-    /// The length of the output.
+    /// The length of the output, with what follows it.
     pub bytes: u64,
+    /// The number of the agent's lines, if lines of azureal follow them: see [`crate::whole_outputs`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines: Option<u64>,
 }
 
 /// The source of an imported session, in the header of its original: the output is the record of an agent's program.
@@ -145,8 +148,11 @@ pub struct ImportedRecord {
     /// The file. Only for people: a name that is not UTF-8 is stored as it is shown.
     #[serde(serialize_with = "as_shown")]
     pub file: PathBuf,
-    /// The length of the output.
+    /// The length of the output, without what follows it.
     pub bytes: u64,
+    /// The number of the agent's lines, if lines of azureal follow them: see [`crate::whole_outputs`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines: Option<u64>,
 }
 
 /// The output of an original whose secrets were masked on the way to a server, in its header.

@@ -22,7 +22,7 @@ use azureal_process::{ChildEnvironment, FollowError};
 use crate::changes::TurnChanges;
 use crate::header::SpooledTurn;
 use crate::own_record::{RunFacts, is_note_of, run_facts};
-use crate::settle::{KEPT, find_turn, mark_of, settle};
+use crate::settle::{KEPT, Settled, find_turn, mark_of, settle};
 use crate::spool::{Spool, SpoolError};
 use crate::turn_parser::RunStart;
 use crate::watch::{OVERSIZED, Watcher};
@@ -42,6 +42,8 @@ pub struct Ingested {
     pub kept: Option<PathBuf>,
     /// Why the output of the stored turn is still in its spool. The next start tries again.
     pub unsettled: Option<String>,
+    /// Why whole outputs that the agent keeps beside its transcript are not in the original of the turn, for people.
+    pub left_out: Vec<String>,
     /// The tools that the agent was refused, one entry for each call.
     pub refused: Vec<String>,
     /// What became of breakpoints for the provider's prompt cache.
@@ -116,22 +118,38 @@ pub(crate) async fn ingest(
         && let Some(mark) = store.mark(&mark_of(spool.turn())).await?
     {
         let ingested = Ingested::new(mark.session, Complete::default());
-        let place = match spool.stored() {
-            Some(stored) => Some((Seq(stored.first), Seq(stored.last))),
+        let is_kept = mark.note == KEPT;
+        let settled = match spool.stored() {
+            Some(stored) => {
+                let place = Some((Seq(stored.first), Seq(stored.last)));
+                Settled { agent, place, is_kept, run: None }
+            }
             None => {
                 // It died before it could note the place.
                 let events = parse(agent, &spool, ending, environment).map(|parsed| parsed.events);
-                find_turn(store, mark.session, &events.unwrap_or_default()).await?
+                let events = events.unwrap_or_default();
+                let place = find_turn(store, mark.session, &events).await?;
+                Settled { agent, place, is_kept, run: last_run(&events).map(|run| (run, environment)) }
             }
         };
-        return settle(store, agent, spool, ingested, place, mark.note == KEPT).await;
+        return settle(store, spool, ingested, settled).await;
     }
     let Parsed { mut events, late_from, refused, cache } = parse(agent, &spool, ending, environment)?;
     if let Some(changes) = changes {
         changes.add_to(&mut events);
     }
-    let ingested = store_once(store, agent, spool, events, late_from, destination).await?;
+    let target = Target { store, agent, environment: Some(environment), destination };
+    let ingested = store_once(&target, spool, events, late_from).await?;
     Ok(Ingested { refused, cache, ..ingested })
+}
+
+/// Where the turn of an agent goes.
+struct Target<'a> {
+    store: &'a dyn SessionStore,
+    agent: &'a dyn Agent,
+    /// The environment of the agent; `None` if it never started.
+    environment: Option<&'a ChildEnvironment>,
+    destination: &'a Destination,
 }
 
 /// The events of a turn, as they are stored.
@@ -201,6 +219,7 @@ impl Ingested {
             complete,
             kept: None,
             unsettled: None,
+            left_out: Vec::new(),
             refused: Vec::new(),
             cache: CacheSeen::default(),
             late: Late::default(),
@@ -315,15 +334,18 @@ fn json_length(event: &Event) -> usize {
     }
 }
 
+/// Returns the agent's own name of the run: the last one, as a program that was refused was started twice.
+fn last_run(events: &[Event]) -> Option<String> {
+    events.iter().rev().find_map(|event| match event {
+        Event::Init(init) => init.agent_session.clone(),
+        _ => None,
+    })
+}
+
 /// Fills in what an agent's output does not say and its own record does: the model, the size of the last request, and the tokens of a
 /// turn that was interrupted.
 fn complete_from_record(events: &mut [Event], agent: &dyn Agent, environment: &ChildEnvironment) {
-    // The last one: a program that was refused was started twice.
-    let run = events.iter().rev().find_map(|event| match event {
-        Event::Init(init) => init.agent_session.clone(),
-        _ => None,
-    });
-    let Some(run) = run else { return };
+    let Some(run) = last_run(events) else { return };
     let (mut start, mut end) = (None, None);
     for event in events.iter_mut().rev() {
         match event {
@@ -362,18 +384,17 @@ pub(crate) async fn ingest_unstarted(
         events.push(Event::error("not_started", why));
     }
     events.push(Event::Complete(Complete { outcome: Some(outcome), ..Complete::default() }));
-    store_once(store, agent, spool, events, 1, destination).await
+    store_once(&Target { store, agent, environment: None, destination }, spool, events, 1).await
 }
 
 /// Stores a turn whose events from `late_from` on are not in the output.
 async fn store_once(
-    store: &dyn SessionStore,
-    agent: &dyn Agent,
+    target: &Target<'_>,
     spool: Spool,
     events: Vec<Event>,
     late_from: usize,
-    destination: &Destination,
 ) -> Result<Ingested, IngestError> {
+    let Target { store, agent, environment, destination } = *target;
     let meant_for =
         spool.turn().session_id().ok_or_else(|| IngestError::NoSession(spool.output_path().to_owned()))?;
     let made = &spool.turn().session_made;
@@ -391,6 +412,7 @@ async fn store_once(
         Event::Init(init) => init.agent_session.clone(),
         _ => None,
     });
+    let record_of = last_run(&events).zip(environment);
     let mut late = Late {
         events: events
             .iter()
@@ -436,7 +458,7 @@ async fn store_once(
         Some(appended) => Some((appended.first, appended.last)),
         None => spool.stored().map(|stored| (Seq(stored.first), Seq(stored.last))),
     };
-    settle(store, agent, spool, ingested, place, is_kept).await
+    settle(store, spool, ingested, Settled { agent, place, is_kept, run: record_of }).await
 }
 
 /// Appends a turn where it belongs, and says which session that is, and where in it; nothing if it was there already.

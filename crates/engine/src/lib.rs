@@ -51,6 +51,7 @@ mod turn_event;
 mod turn_machine;
 mod turn_parser;
 mod watch;
+mod whole_outputs;
 
 pub use bridge::{
     BridgeHost, Control, ControlError, ControlFolderError, OpenQuestion, Refusal,
@@ -93,3 +94,4 @@ pub use turn_event::{
 };
 pub use turn_machine::{Effect, Input, Sent, TurnMachine};
 pub use watch::Watcher;
+pub use whole_outputs::{OutputScan, WholeOutputs};

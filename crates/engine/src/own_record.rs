@@ -225,7 +225,7 @@ pub(crate) fn find_record(
 }
 
 /// Finds the file of a run.
-fn find(record: &OwnRecord, environment: &ChildEnvironment, run: &str) -> Option<PathBuf> {
+pub(crate) fn find(record: &OwnRecord, environment: &ChildEnvironment, run: &str) -> Option<PathBuf> {
     let mut folders = vec![records_folder(record, environment)?];
     for _ in 0..record.depth {
         folders = folders.iter().flat_map(|folder| entries(folder)).filter(|path| path.is_dir()).collect();

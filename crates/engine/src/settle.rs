@@ -4,13 +4,18 @@
 //! alone leads the next start to the rest. Both folders are synced before the mark of the turn is removed from the store. So
 //! after a loss of power at any point, the turn is stored once and its output is in one of both places.
 
+use std::io::BufReader;
+
 use azureal_core::agent::Agent;
 use azureal_core::{Event, Page, Seq, SessionId, SessionStore, StoreError, StoredEvent};
+use azureal_process::ChildEnvironment;
 use tracing::warn;
 
 use crate::header::{SpooledTurn, StoredTurn};
 use crate::ingest::{IngestError, Ingested};
-use crate::spool::{Spool, SpoolError};
+use crate::own_record::find;
+use crate::spool::{Spool, SpoolError, at};
+use crate::whole_outputs::OutputScan;
 
 /// The note of a mark whose turn is in the store without all that was printed: the output is kept.
 pub(crate) const KEPT: &str = "kept";
@@ -20,25 +25,35 @@ pub(crate) fn mark_of(turn: &SpooledTurn) -> String {
     format!("run:{}", turn.run)
 }
 
-/// Settles the spool of a stored turn, whose first and last event are at `place`, if that is known.
+/// A stored turn whose spool is settled.
+pub(crate) struct Settled<'a> {
+    /// Its agent.
+    pub(crate) agent: &'a dyn Agent,
+    /// The first and the last event of the turn, if that is known.
+    pub(crate) place: Option<(Seq, Seq)>,
+    /// Whether not all that was printed is in the store.
+    pub(crate) is_kept: bool,
+    /// The agent's own name of the run and its environment, by which its transcript is found; `None` if it never started.
+    pub(crate) run: Option<(String, &'a ChildEnvironment)>,
+}
+
+/// Settles the spool of a stored turn.
 ///
 /// The turn is stored, so what fails here is no error of the turn. The spool and its mark stay, and the next start tries
 /// again.
 pub(crate) async fn settle(
     store: &dyn SessionStore,
-    agent: &dyn Agent,
     spool: Spool,
     ingested: Ingested,
-    place: Option<(Seq, Seq)>,
-    is_kept: bool,
+    settled: Settled<'_>,
 ) -> Result<Ingested, IngestError> {
     if ingested.appended.is_none() {
         // The turn was stored earlier, perhaps by a release that removed the note in a second step.
         store.note_run(ingested.session, None).await?;
     }
     let output = spool.output_path().to_owned();
-    match settle_spool(store, agent, spool, ingested.session, place, is_kept).await {
-        Ok(kept) => Ok(Ingested { kept: kept.then_some(output), ..ingested }),
+    match settle_spool(store, spool, ingested.session, settled).await {
+        Ok((kept, left_out)) => Ok(Ingested { kept: kept.then_some(output), left_out, ..ingested }),
         Err(error) => {
             // The user is told why.
             warn!(session = %ingested.session, "the spool of a stored turn is not settled");
@@ -58,43 +73,87 @@ enum SettleError {
     Store(#[from] StoreError),
 }
 
-/// Moves or removes the files of a spool; returns whether the output stays where it is.
+/// Moves or removes the files of a spool; returns whether the output stays where it is, and the whole outputs that were left out.
 async fn settle_spool(
     store: &dyn SessionStore,
-    agent: &dyn Agent,
     mut spool: Spool,
     session: SessionId,
-    place: Option<(Seq, Seq)>,
-    is_kept: bool,
-) -> Result<bool, SettleError> {
+    settled: Settled<'_>,
+) -> Result<(bool, Vec<String>), SettleError> {
     let mark = mark_of(spool.turn());
-    let (first, last) = place.unwrap_or_default();
-    let original = spool.original(first, last);
-    match (store.originals(), original) {
-        (Some(originals), Some(original)) => {
+    let (first, last) = settled.place.unwrap_or_default();
+    let mut left_out = Vec::new();
+    match store.originals().filter(|_| spool.original(first, last).is_some()) {
+        Some(originals) => {
             if spool.stored().is_none() {
-                let bytes = spool.output_length();
-                let parser = agent.parser_version();
-                spool.note_stored(StoredTurn { first: first.0, last: last.0, parser, bytes })?;
+                let output = spool.output_length();
+                let whole = add_whole_outputs(&spool, &settled)?;
+                left_out = whole.left_out;
+                spool.note_stored(StoredTurn {
+                    first: first.0,
+                    last: last.0,
+                    parser: settled.agent.parser_version(),
+                    bytes: output.saturating_add(whole.bytes),
+                    lines: whole.lines,
+                })?;
             }
             // Before the header is moved, which leads to it.
             spool.remove_errors()?;
-            originals.put(session, original).await?;
+            if let Some(original) = spool.original(first, last) {
+                originals.put(session, original).await?;
+            }
         }
-        _ if is_kept => {
+        None if settled.is_kept => {
             // With its mark: should the header come back after a loss of power, the turn is not stored again, and the output
             // is kept again.
             spool.keep_output()?;
-            return Ok(true);
+            return Ok((true, left_out));
         }
-        _ => {}
+        None => {}
     }
     // After a loss of power, a spool whose removal was not durable is there again. Without its mark the turn would be
     // stored a second time. So the mark stays where the folder cannot be synced: it is one small row.
     if spool.remove()? {
         store.remove_mark(&mark).await?;
     }
-    Ok(false)
+    Ok((false, left_out))
+}
+
+/// The whole outputs that follow the output of a turn.
+#[derive(Default)]
+struct AddedOutputs {
+    /// The number of the agent's lines, if lines of azureal follow them.
+    lines: Option<u64>,
+    /// The length of what follows them.
+    bytes: u64,
+    left_out: Vec<String>,
+}
+
+/// Writes the whole outputs that the agent keeps beside its transcript to a file of the spool. The agent deletes them later.
+fn add_whole_outputs(spool: &Spool, settled: &Settled<'_>) -> Result<AddedOutputs, SpoolError> {
+    let record = settled.agent.own_record();
+    let Some((record, outputs)) = record.and_then(|record| Some((record, record.kept_outputs?))) else {
+        return Ok(AddedOutputs::default());
+    };
+    let Some((run, environment)) = &settled.run else { return Ok(AddedOutputs::default()) };
+    let scan = OutputScan::read(&mut BufReader::new(spool.read_output()?), &outputs);
+    let scan = scan.map_err(at(spool.output_path()))?;
+    if !scan.names_any() {
+        return Ok(AddedOutputs::default());
+    }
+    let lines = scan.lines;
+    let mut whole = scan.whole_outputs(&outputs, find(&record, environment, run).as_deref());
+    let written = spool.write_more(|| whole.next_line());
+    let mut left_out = whole.left_out(true);
+    Ok(match written {
+        Ok(bytes) => AddedOutputs { lines: Some(lines), bytes, left_out },
+        Err(error) => {
+            // The disk may be full. The turn is stored, and what the agent printed is kept in any case.
+            spool.remove_more()?;
+            left_out.push(format!("the whole outputs of the turn are not kept: {error}"));
+            AddedOutputs { left_out, ..AddedOutputs::default() }
+        }
+    })
 }
 
 /// The number of newest events that are searched for a turn.

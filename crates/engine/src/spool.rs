@@ -80,6 +80,8 @@ pub(crate) const SESSION_MARKER: &str = "AZUREAL_SESSION";
 pub(crate) const HEADER: &str = "turn";
 pub(crate) const OUTPUT: &str = "jsonl";
 pub(crate) const ERRORS: &str = "err";
+/// What follows the output in the original of a turn.
+const MORE: &str = "more";
 pub(crate) const UNFINISHED: &str = "new";
 /// A copy of an output that was deleted, until it is whole.
 pub(crate) const COPY: &str = "copy";
@@ -386,7 +388,43 @@ impl Spool {
             last,
             header: self.header_path.clone(),
             output: self.output_path.clone(),
+            more: Some(self.more_path()).filter(|more| is_there(more)),
         })
+    }
+
+    fn more_path(&self) -> PathBuf {
+        self.header_path.with_extension(MORE)
+    }
+
+    /// Opens the output to read it from its beginning.
+    pub(crate) fn read_output(&self) -> Result<File, SpoolError> {
+        self.folder.open_file(name_of(&self.output_path), OFlags::RDONLY).map_err(at(&self.output_path))
+    }
+
+    /// Writes the lines that follow the output in the original of the turn. What an earlier attempt has left is replaced.
+    pub(crate) fn write_more(
+        &self,
+        mut next_line: impl FnMut() -> io::Result<Option<Vec<u8>>>,
+    ) -> Result<u64, SpoolError> {
+        let path = self.more_path();
+        let name = name_of(&path);
+        let mut write = || {
+            self.folder.remove(name)?;
+            let mut file = self.folder.create_file(name, OFlags::WRONLY)?;
+            let mut bytes = 0;
+            while let Some(line) = next_line()? {
+                file.write_all(&line)?;
+                bytes += line.len() as u64;
+            }
+            Ok(bytes)
+        };
+        write().map_err(at(&path))
+    }
+
+    /// Removes what was to follow the output.
+    pub(crate) fn remove_more(&self) -> Result<(), SpoolError> {
+        let path = self.more_path();
+        self.folder.remove(name_of(&path)).map_err(at(&path))
     }
 
     /// Removes what the process wrote to standard error: the header has what is kept of it.
@@ -401,7 +439,7 @@ impl Spool {
     /// The output is removed first. If azureal dies in between, the next one finds the header alone, and the store
     /// shows that it has the turn.
     pub fn remove(self) -> Result<bool, SpoolError> {
-        for path in [&self.output_path, &self.errors_path(), &self.header_path] {
+        for path in [&self.output_path, &self.errors_path(), &self.more_path(), &self.header_path] {
             self.folder.remove(name_of(path)).map_err(at(path))?;
         }
         Ok(self.folder.sync().is_ok())

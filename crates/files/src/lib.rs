@@ -7,6 +7,8 @@
 //! A folder is opened once and its files are reached relative to it. Swapping the folder or its parent for a link
 //! between two steps does not change where we write.
 
+mod foreign;
+
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Write};
@@ -20,6 +22,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
+
+pub use foreign::open_foreign;
 
 /// The permissions that no other user may have.
 const OTHERS: u32 = 0o077;

@@ -4,6 +4,7 @@ mod api_block;
 mod chain;
 mod command;
 mod edited;
+mod kept;
 mod native;
 mod parser;
 mod record;
@@ -104,6 +105,7 @@ impl Agent for Claude {
             last_usage: |_| None,
             model: |_| None,
             reader: || Box::new(record::Record::default()),
+            kept_outputs: Some(kept::KEPT_OUTPUTS),
         })
     }
 }

@@ -10,13 +10,14 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use azureal_core::agent::{AgentOutput, AgentParser, Ending};
+use azureal_core::agent::{AgentOutput, AgentParser, Ending, KeptOutputs};
 use azureal_core::{Event, counted};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::chain::Chain;
+use super::kept::KEPT_OUTPUTS;
 use super::record::Record;
 use super::typed;
 use super::wire::WireTurn;
@@ -55,6 +56,10 @@ impl NativeSource for ClaudeSessions {
 
     fn recognises(&self, _: &Path, beginning: &[u8]) -> bool {
         any_object(beginning, |fields| fields.read::<LineHead<'_>>().is_some_and(|head| head.is_of_claude()))
+    }
+
+    fn kept_outputs(&self) -> Option<KeptOutputs> {
+        Some(KEPT_OUTPUTS)
     }
 
     fn open(&self, place: &Path, _: &Path) -> Result<Box<dyn NativeHome>, NativeError> {
@@ -259,7 +264,7 @@ impl LineParser for ClaudeParser {
 }
 
 /// Returns the id of a session from the name of its file; `None` for another file, such as that of a subagent.
-fn session_id(name: &str) -> Option<&str> {
+pub(super) fn session_id(name: &str) -> Option<&str> {
     let id = name.strip_suffix(".zst").unwrap_or(name).strip_suffix(".jsonl")?;
     (!id.starts_with("agent-")).then_some(id)
 }

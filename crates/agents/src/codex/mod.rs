@@ -101,6 +101,7 @@ impl Agent for Codex {
             last_usage: rollout::last_usage,
             model: rollout::model,
             reader: || Box::new(rollout::Rollout::default()),
+            kept_outputs: None,
         })
     }
 }

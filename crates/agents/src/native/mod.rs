@@ -31,6 +31,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use azureal_core::agent::KeptOutputs;
 use azureal_core::event::Usage;
 use azureal_core::{Event, io_error_text};
 use jiff::Timestamp;
@@ -86,6 +87,11 @@ pub trait NativeSource: Send + Sync {
 
     /// Returns whether a file is in this format. `beginning` has its first bytes, [`BEGINNING`] at most, decompressed.
     fn recognises(&self, path: &Path, beginning: &[u8]) -> bool;
+
+    /// Describes the files in which the program keeps large outputs beside a session; `None` if it keeps none.
+    fn kept_outputs(&self) -> Option<KeptOutputs> {
+        None
+    }
 
     /// Opens a home, a folder of sessions, or a file of sessions that the user named. A database is copied to a private
     /// folder in `temporary`, if opening it in place would change it.

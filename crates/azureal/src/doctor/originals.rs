@@ -162,7 +162,14 @@ mod tests {
             };
             let (first, last) = (Seq(first), Seq(last));
             let header = file("header", &format!("{{\"turn\":{{\"run\":\"{run}\",{turn}}}}}\n"));
-            let new = NewOriginal { run: run.to_owned(), first, last, header, output: file("output", "x\n") };
+            let new = NewOriginal {
+                run: run.to_owned(),
+                first,
+                last,
+                header,
+                output: file("output", "x\n"),
+                more: None,
+            };
             let store = store(&self.layout);
             block_on(store.originals().unwrap().put(session, new)).unwrap();
             block_on(store.originals().unwrap().finish()).unwrap();

@@ -140,7 +140,7 @@ impl NativeSessions {
                 store: Arc::clone(&target.into.store),
                 session,
                 range,
-                agent: source.agent(),
+                source,
                 id: found.head.id.clone(),
                 path: found.session.path.clone(),
                 size: found.session.size,

@@ -1,18 +1,19 @@
 //! Keeps the sources of imported sessions as their originals.
 
 use std::collections::HashMap;
-use std::io::{self, BufRead, Read};
+use std::io::{self, BufRead, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use azureal_agents::native;
+use azureal_agents::native::{self, NativeSource};
+use azureal_core::agent::KeptOutputs;
 use azureal_core::{
     ORIGINAL_PIECE, OpenOriginal, Original, OriginalReader, Seq, SessionId, SessionStore, StoreError, Uuid,
     async_trait,
 };
-use azureal_engine::ImportedRecord;
+use azureal_engine::{ImportedRecord, OutputScan, WholeOutputs};
 use azureal_exchange::{ImportError, finish_native_run, has_finished_native_run};
 use futures_executor::block_on;
 
@@ -44,7 +45,7 @@ pub(super) struct NewSource {
     pub(super) store: Arc<dyn SessionStore>,
     pub(super) session: SessionId,
     pub(super) range: (Seq, Seq),
-    pub(super) agent: &'static str,
+    pub(super) source: &'static dyn NativeSource,
     pub(super) id: String,
     pub(super) path: PathBuf,
     pub(super) size: u64,
@@ -129,67 +130,114 @@ fn write_all(jobs: &Mutex<Receiver<NewSource>>, problems: &Mutex<Vec<LeftOutSess
     loop {
         let next = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(source) = next else { return };
-        if let Err(error) = block_on(source.put()) {
-            not_kept(problems, &source.path, &error);
+        match block_on(source.put()) {
+            Ok(left_out) => left_out.into_iter().for_each(|why| add(problems, &source.path, why)),
+            Err(error) => not_kept(problems, &source.path, &error),
         }
     }
 }
 
 pub(super) fn not_kept(problems: &Mutex<Vec<LeftOutSession>>, path: &Path, error: &Error) {
-    let reason = LeftOutReason::Unreadable(format!("its file is not kept as its original: {error}"));
-    let problem = LeftOutSession { path: path.to_owned(), reason };
+    add(problems, path, format!("its file is not kept as its original: {error}"));
+}
+
+fn add(problems: &Mutex<Vec<LeftOutSession>>, path: &Path, reason: String) {
+    let problem = LeftOutSession { path: path.to_owned(), reason: LeftOutReason::Unreadable(reason) };
     problems.lock().unwrap_or_else(PoisonError::into_inner).push(problem);
 }
 
 impl NewSource {
-    /// Keeps the source: all of it, or what was added since it was read before.
-    async fn put(&self) -> Result<(), Error> {
+    /// Keeps the source: all of it, or what was added since it was read before. Returns the whole outputs that were left out.
+    async fn put(&self) -> Result<Vec<String>, Error> {
         let path = &self.path;
-        let Some(originals) = self.store.originals() else { return Ok(()) };
+        let Some(originals) = self.store.originals() else { return Ok(Vec::new()) };
         if self.size > LARGEST_ORIGINAL {
             return Err(Error::new("too_large", format!("it has {} MiB", self.size >> 20)));
         }
-        let open = || native::open_content(path).map_err(ImportError::from);
-        let mut content = open()?;
+        let (mut content, read_before) = self.open()?;
         let failed = |error: io::Error| Error::file(path, &error);
         // A database has other sessions too.
         if content.fill_buf().map_err(failed)?.starts_with(SQLITE) {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        let is_compressed = path.extension().is_some_and(|extension| extension == "zst");
+        let outputs = self.source.kept_outputs().filter(|outputs| has_kept_outputs(path, outputs));
+        let scan = match outputs {
+            Some(outputs) => OutputScan::read(&mut content, &outputs).map(Some).map_err(failed)?,
+            None => None,
+        };
+        let agent = self.source.agent();
+        let (mut bytes, mut lines, mut whole) = (self.size.saturating_sub(read_before), None, None);
+        if let Some((scan, outputs)) = scan.filter(OutputScan::names_any).zip(outputs) {
+            (bytes, lines) = (scan.bytes, Some(scan.lines));
+            whole = Some(scan.whole_outputs(&outputs, Some(path)));
+        }
+        // What the program adds meanwhile belongs to the next import: the number of lines is known.
+        let content: Box<dyn BufRead + Send> = match lines {
+            Some(_) => Box::new(self.open()?.0.take(bytes)),
+            None if outputs.is_some() => self.open()?.0,
+            None => content,
+        };
+        let record = ImportedRecord { agent: agent.to_owned(), file: path.clone(), bytes, lines };
+        let header = record.header().map_err(failed)?;
+        let run = blake3::hash(format!("{agent} {} {}", self.id, self.size).as_bytes()).to_hex();
+        let run = run.get(..32).unwrap_or(&run).to_owned();
+        let (first, last) = self.range;
+        let original = Original { run, first, last, bytes };
+        let whole = Arc::new(Mutex::new(whole));
+        let output = Box::new(SourceReader { content, path: path.clone(), whole: Arc::clone(&whole) });
+        originals.copy(self.session, &original, OpenOriginal { header, output }).await?;
+        let whole = whole.lock().unwrap_or_else(PoisonError::into_inner);
+        // That an output was deleted before, the transcript shows itself.
+        Ok(whole.as_ref().map(|whole| whole.left_out(false)).unwrap_or_default())
+    }
+
+    /// Opens the source behind what was read before, and returns how much that is.
+    fn open(&self) -> Result<(Box<dyn BufRead + Send>, u64), Error> {
+        let open = || native::open_content(&self.path).map_err(ImportError::from);
+        let failed = |error: io::Error| Error::file(&self.path, &error);
+        let mut content = open()?;
+        let is_compressed = self.path.extension().is_some_and(|extension| extension == "zst");
         if self.read_before > 0 && !is_compressed {
             let mut last = Vec::new();
             io::copy(&mut content.by_ref().take(self.read_before - 1), &mut io::sink()).map_err(failed)?;
             content.by_ref().take(1).read_to_end(&mut last).map_err(failed)?;
             if last != b"\n" {
-                content = open()?;
+                return Ok((open()?, 0));
             }
+            return Ok((content, self.read_before));
         }
-        let (agent, bytes) = (self.agent, self.size);
-        let record = ImportedRecord { agent: agent.to_owned(), file: path.clone(), bytes };
-        let header = record.header().map_err(failed)?;
-        let run = blake3::hash(format!("{agent} {} {bytes}", self.id).as_bytes()).to_hex();
-        let run = run.get(..32).unwrap_or(&run).to_owned();
-        let (first, last) = self.range;
-        let original = Original { run, first, last, bytes };
-        let output = Box::new(SourceReader { content, path: path.clone() });
-        originals.copy(self.session, &original, OpenOriginal { header, output }).await?;
-        Ok(())
+        Ok((content, 0))
     }
+}
+
+/// Returns whether a session has a folder of large outputs. Most have none, and are read once.
+fn has_kept_outputs(path: &Path, outputs: &KeptOutputs) -> bool {
+    let names = path.file_name().and_then(|name| (outputs.folder)(name.to_str()?));
+    names.is_some_and(|names| path.with_file_name(names.iter().collect::<PathBuf>()).is_dir())
 }
 
 /// Reads a source as an original.
 struct SourceReader {
     content: Box<dyn BufRead + Send>,
     path: PathBuf,
+    /// The whole outputs that follow it.
+    whole: Arc<Mutex<Option<WholeOutputs>>>,
 }
 
 #[async_trait]
 impl OriginalReader for SourceReader {
     async fn next(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
+        let failed = |error: io::Error| StoreError::other(format!("{}: {error}", self.path.display()));
         let mut piece = Vec::new();
-        let read = self.content.by_ref().take(ORIGINAL_PIECE as u64).read_to_end(&mut piece);
-        read.map_err(|error| StoreError::other(format!("{}: {error}", self.path.display())))?;
-        Ok((!piece.is_empty()).then_some(piece))
+        self.content.by_ref().take(ORIGINAL_PIECE as u64).read_to_end(&mut piece).map_err(failed)?;
+        if !piece.is_empty() {
+            return Ok(Some(piece));
+        }
+        let mut whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(whole) = whole.as_mut() else { return Ok(None) };
+        let Some(line) = whole.next_line().map_err(failed)? else { return Ok(None) };
+        self.content = Box::new(Cursor::new(line));
+        self.content.by_ref().take(ORIGINAL_PIECE as u64).read_to_end(&mut piece).map_err(failed)?;
+        Ok(Some(piece))
     }
 }

@@ -70,7 +70,9 @@ pub(crate) async fn run(
     };
     match events.lines_of(&stored).await? {
         None => Err(none(&record)),
-        Some(OriginalLines::Line(original, line)) => print(place, &record, &original, Some(line), out).await,
+        Some(OriginalLines::Lines(original, lines)) => {
+            print(place, &record, &original, Some(&lines), out).await
+        }
         Some(OriginalLines::Turn(original)) => {
             tell(&format!("event {seq} is not from one line: this is the output of its whole turn"));
             print(place, &record, &original, None, out).await
@@ -82,12 +84,12 @@ pub(crate) async fn run(
     }
 }
 
-/// Prints one line of an original, or all of them, byte for byte.
+/// Prints some lines of an original, in their order, or all of them, byte for byte.
 async fn print(
     place: &Workspace,
     record: &SessionRecord,
     original: &Original,
-    only: Option<u64>,
+    only: Option<&[u64]>,
     out: &mut Output,
 ) -> Result<(), Failure> {
     let Some(originals) = place.store.originals() else { return Err(none(record)) };
@@ -100,12 +102,12 @@ async fn print(
             continue;
         };
         for part in piece.split_inclusive(|byte| *byte == b'\n') {
-            if line == only {
+            if only.contains(&line) {
                 write(part, out)?;
             }
             line += u64::from(part.ends_with(b"\n"));
         }
-        if line > only {
+        if only.last().is_none_or(|last| line > *last) {
             return out.flush();
         }
     }

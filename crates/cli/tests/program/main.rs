@@ -75,5 +75,6 @@ mod turn_numbers;
 mod two_people;
 mod undo_killed;
 mod usage;
+mod whole_outputs;
 mod worktrees;
 mod world;

@@ -40,6 +40,13 @@ while read -r typed; do
         stop) kill -STOP $$; echo continued; continue ;;
         delete) rm "$file"; exit 0 ;;
         leave) setsid sh -c 'echo $$ > "$HOME/left"; exec sleep 100' < /dev/null > /dev/null 2>&1 & continue ;;
+        count)
+            kept="${file%.jsonl}/tool-results"; mkdir -p "$kept"; seq 1 60000 > "$kept/b1.txt"
+            line user uc "$last" "$2" '{"role":"user","content":"count"}'
+            line assistant ac uc "$2" '{"id":"mc","role":"assistant","model":"opus","stop_reason":"tool_use","content":[{"type":"tool_use","id":"call","name":"Bash","input":{"command":"seq 1 60000"}}]}'
+            line user rc ac "$2" '{"role":"user","content":[{"type":"tool_result","tool_use_id":"call","content":"1\\n2\\n3"}]},"toolUseResult":{"stdout":"1","persistedOutputPath":"'"$kept/b1.txt"'"}'
+            line assistant zc rc "$2" '{"id":"mz","role":"assistant","model":"opus","stop_reason":"end_turn","content":[{"type":"text","text":"Yes, count"}]}'
+            echo "answered count"; continue ;;
         back) last=$(grep -o '"uuid":"[^"]*"' "$file" | sed -n 2p | cut -d '"' -f 4) ;;
     esac
     number=$((number + 1))
@@ -188,6 +195,21 @@ fn the_program_gets_the_turns_as_turns() {
     assert_eq!(imported.code, 0, "{imported}");
     assert_added(&world, &["Three", "Yes, Three"]);
     assert_eq!(run(&world, &["list", "--json"]).json().as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn whole_outputs_that_the_program_keeps_come_along() {
+    let world = project();
+    let mut claude = open(&world, &["S1", "-a", "claude"]);
+    claude.wait_for("opened ");
+    claude.send("count\rquit\r");
+    assert_eq!(claude.wait_for_exit(), Some(0));
+    assert_added(&world, &["count", "Yes, count"]);
+    assert_no_trace(&world);
+    let shown = run(&world, &["show", "S1", "--full"]).quiet();
+    assert!(shown.contains("    31337\n") && shown.contains("    60000\n"), "{shown}");
+    // The part of the file that was there before belongs to no turn of Claude Code, and is not missing.
+    run(&world, &["original", "S1"]).quiet();
 }
 
 #[test]

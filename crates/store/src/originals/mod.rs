@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! originals/new/<session>.<first>-<last>-<run>.jsonl   the output of a turn, moved here from its spool
+//! originals/new/<session>.<first>-<last>-<run>.more    what follows the output, of few turns
 //! originals/new/<session>.<first>-<last>-<run>.turn    the header of that spool
-//! originals/<session>/<first>-<last>-<run>.zst         both, compressed: header, an empty line, output
+//! originals/<session>/<first>-<last>-<run>.zst         all of it, compressed: header, an empty line, output, what follows it
 //! originals/deleted/<session>/                         the originals of a session that is being deleted
 //! ```
 //!
@@ -138,8 +139,11 @@ impl FileOriginals {
         name.packed.check()?;
         let folder = self.create()?;
         let into = create_in(&folder, NEW)?;
-        // The output first. A header without its output is found by the next start, an output without its header is not.
+        // The header last. A header without its output is found by the next start, an output without its header is not.
         move_file(&new.output, &into, name.output().as_ref())?;
+        if let Some(more) = &new.more {
+            move_file(more, &into, name.more().as_ref())?;
+        }
         move_file(&new.header, &into, name.header().as_ref())?;
         into.sync()
     }
@@ -296,7 +300,8 @@ impl FileOriginals {
             for name in new.names()?.iter().filter_map(|name| NewName::parse(name)) {
                 let is_known = found.iter().any(|original| original.run == name.packed.run);
                 if name.session == session && !is_known {
-                    let bytes = new.size(name.output().as_ref()) + new.size(name.header().as_ref());
+                    let files = [name.output(), name.more(), name.header()];
+                    let bytes = files.iter().map(|file| new.size(file.as_ref())).sum();
                     found.push(name.packed.original(bytes));
                 }
             }
@@ -345,7 +350,7 @@ impl FileOriginals {
         Ok(OpenOriginal { header, output: Box::new(PartReader::new(place, unpacker)) })
     }
 
-    /// Opens header and output of an original that is not compressed yet. A part that is missing is empty.
+    /// Opens the header and the rest of an original that is not compressed yet. A part that is missing is empty.
     fn open_new(&self, session: Uuid, run: &str) -> io::Result<Option<(Part, Part)>> {
         let Some(folder) = self.open()? else { return Ok(None) };
         let Some(new) = open_in(&folder, NEW)? else { return Ok(None) };
@@ -580,7 +585,8 @@ fn open_parts(new: &Folder, name: &NewName) -> io::Result<(Part, Part)> {
             None => Ok(Box::new(io::empty())),
         }
     };
-    Ok((open(name.header())?, open(name.output())?))
+    let output = open(name.output())?.chain(open(name.more())?);
+    Ok((open(name.header())?, Box::new(output)))
 }
 
 /// Compresses a new original, then removes its first form.
@@ -596,6 +602,7 @@ fn pack_new(folder: &Folder, new: &Folder, name: &NewName) -> io::Result<()> {
 
 fn remove_new(new: &Folder, name: &NewName) -> io::Result<()> {
     new.remove(name.output().as_ref())?;
+    new.remove(name.more().as_ref())?;
     new.remove(name.header().as_ref())
 }
 

@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind};
 use azureal_core::{Original, Seq, Uuid};
 
 const OUTPUT: &str = "jsonl";
+const MORE: &str = "more";
 const HEADER: &str = "turn";
 const PACKED: &str = "zst";
 
@@ -65,15 +66,19 @@ impl NewName {
         format!("{}.{}.{OUTPUT}", self.session, self.packed.stem())
     }
 
+    pub(super) fn more(&self) -> String {
+        format!("{}.{}.{MORE}", self.session, self.packed.stem())
+    }
+
     pub(super) fn header(&self) -> String {
         format!("{}.{}.{HEADER}", self.session, self.packed.stem())
     }
 
-    /// Reads the name of an output or a header.
+    /// Reads the name of an output, of what follows it, or of a header.
     pub(super) fn parse(file: &OsStr) -> Option<Self> {
         let (session, rest) = file.to_str()?.split_once('.')?;
         let (stem, kind) = rest.rsplit_once('.')?;
-        let is_ours = kind == OUTPUT || kind == HEADER;
+        let is_ours = kind == OUTPUT || kind == MORE || kind == HEADER;
         let packed = PackedName::of_stem(stem).filter(|_| is_ours)?;
         Some(Self { session: session.parse().ok()?, packed })
     }

@@ -39,6 +39,7 @@ impl World {
             last: Seq(first + 3),
             header: file("turn", &format!("{{\"run\":\"{run}\"}}\n")),
             output: file("jsonl", output),
+            more: None,
         }
     }
 
@@ -87,6 +88,25 @@ fn an_original_reads_the_same_before_and_after_it_is_compressed() {
     let [listed] = &world.originals.list(SESSION).unwrap()[..] else { panic!() };
     assert!(listed.bytes < 10_000, "{listed:?}");
     assert_eq!(world.text(OTHER, "a"), None);
+}
+
+#[test]
+fn what_follows_an_output_is_read_after_it() {
+    let world = World::new();
+    let more = world.spool("more", 1, "two\n").output;
+    let new = NewOriginal { more: Some(more.clone()), ..world.spool("a", 1, "one\n") };
+    world.originals.put(SESSION, &new).unwrap();
+    assert!(!more.exists() && !new.output.exists(), "the files were moved");
+    let whole = ("{\"run\":\"a\"}\n".to_owned(), "one\ntwo\n".to_owned());
+    let [listed] = &world.originals.list(SESSION).unwrap()[..] else { panic!() };
+    assert_eq!((listed.bytes, world.text(SESSION, "a").unwrap()), (20, whole.clone()));
+    world.originals.fork(SESSION, Seq(2), OTHER).unwrap();
+    // A `put` that was interrupted is completed.
+    world.originals.put(SESSION, &new).unwrap();
+    world.finish();
+    assert_eq!(world.files("new"), [""; 0]);
+    assert_eq!(world.text(SESSION, "a").unwrap(), whole);
+    assert_eq!(world.text(OTHER, "a").unwrap(), whole);
 }
 
 #[test]

@@ -82,7 +82,7 @@ fn pack_unnamed(new: &Folder, name: &NewName, mask: Option<&Mask>) -> io::Result
         None => pack(header, output, &file)?,
         Some(mask) => {
             // The output gets another length, which must not look like a loss.
-            let bytes = new.size(name.output().as_ref());
+            let bytes = new.size(name.output().as_ref()) + new.size(name.more().as_ref());
             let masked = format!("{}{{\"masked\":{{\"bytes\":{bytes}}}}}\n", read_header(header)?);
             let header = framed(masked);
             let content = header.as_bytes().chain(output);

@@ -43,6 +43,10 @@ impl Machine {
     }
 
     fn put(&self, id: SessionId, run: &str, output: &[u8]) {
+        self.put_with(id, run, output, None);
+    }
+
+    fn put_with(&self, id: SessionId, run: &str, output: &[u8], more: Option<&[u8]>) {
         let file = |kind: &str, content: &[u8]| {
             let path = self.folder.path().join(format!("{run}.{kind}"));
             fs::write(&path, content).unwrap();
@@ -50,7 +54,8 @@ impl Machine {
             path
         };
         let (header, output) = (file("turn", b"{\"prompt\":\"secret\"}\n"), file("jsonl", output));
-        let new = NewOriginal { run: run.to_owned(), first: Seq(1), last: Seq(2), header, output };
+        let more = more.map(|more| file("more", more));
+        let new = NewOriginal { run: run.to_owned(), first: Seq(1), last: Seq(2), header, output, more };
         wait(self.store.put(id, new)).unwrap();
     }
 
@@ -105,14 +110,19 @@ fn an_upload_is_masked_and_the_file_before_it_is_not() {
     let mask: Mask = Arc::new(|line| Cow::Owned(line.replace("secret", "***")));
     let machine = Machine::new(&url(server, "masked uploads"), Some(mask));
     let id = machine.session();
-    machine.put(id, "a", b"{\"secret\":1}\nother \xff secret\n\nlast");
-    let local =
-        ("{\"prompt\":\"secret\"}\n".to_owned(), b"{\"secret\":1}\nother \xff secret\n\nlast".to_vec());
+    machine.put_with(
+        id,
+        "a",
+        b"{\"secret\":1}\nother \xff secret\n\n",
+        Some(b"{\"whole\":\"secret\"}\nlast"),
+    );
+    let output = b"{\"secret\":1}\nother \xff secret\n\n{\"whole\":\"secret\"}\nlast";
+    let local = ("{\"prompt\":\"secret\"}\n".to_owned(), output.to_vec());
     assert_eq!(machine.read(id, "a").unwrap(), local);
     machine.finish().unwrap();
-    let uploaded = "{\"***\":1}\nother \u{fffd} ***\n\nlast".to_owned().into_bytes();
+    let uploaded = "{\"***\":1}\nother \u{fffd} ***\n\n{\"whole\":\"***\"}\nlast".to_owned().into_bytes();
     // The header has the length of the output before it was masked.
-    let header = "{\"prompt\":\"***\"}\n{\"masked\":{\"bytes\":33}}\n".to_owned();
+    let header = "{\"prompt\":\"***\"}\n{\"masked\":{\"bytes\":52}}\n".to_owned();
     assert_eq!(machine.read(id, "a").unwrap(), (header, uploaded));
     assert_eq!(machine.files(), 0);
 }

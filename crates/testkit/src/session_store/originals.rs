@@ -42,6 +42,7 @@ impl Spools {
             last: Seq(events.1),
             header: self.file(&format!("{run}.turn"), header(run).as_bytes()),
             output: self.file(&format!("{run}.jsonl"), output),
+            more: None,
         }
     }
 }
