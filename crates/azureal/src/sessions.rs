@@ -122,8 +122,8 @@ pub async fn resolve_to_read(
     }
 }
 
-/// Returns the session that was last used in this worktree; if that is unknown, the one of this worktree that was active
-/// last and in which an agent has answered. So neither an import nor a failed first turn is continued by accident.
+/// Returns the session that was last used or tried in this worktree; if that is unknown, the one of this worktree that was active
+/// last and in which an agent has answered. So an import is not continued by accident.
 pub async fn last_session(workspace: &Workspace) -> Result<Option<SessionRecord>, Error> {
     if let Some(id) = workspace.store.last_used(&workspace.used_in()).await? {
         return Ok(Some(workspace.store.get(id).await?));

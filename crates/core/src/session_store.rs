@@ -315,7 +315,7 @@ pub struct NewTurn {
     /// The turn's effect on the session's totals, if its events do not have it.
     pub totals: Option<TurnTotals>,
     /// The place that the turn ran in: the worktree, and on a server also the user. The store records the session as
-    /// the [last one used](SessionStore::last_used) there, unless no agent has ever answered in it.
+    /// the [last one used](SessionStore::last_used) there, whether an agent has answered in it or not.
     pub used_in: Option<String>,
     /// Removes the session's note of a run ([`CrashNotes::note_run`]) in the same transaction: the run's events are in
     /// the store now. Ignored by a store without crash notes.

@@ -156,14 +156,11 @@ impl State {
         Ok(id)
     }
 
-    /// Remembers a session as the last one used somewhere, if an agent has answered in it.
-    fn note_used(&mut self, id: SessionId, used_in: Option<String>) -> Result<(), StoreError> {
-        if let Some(used_in) = used_in
-            && self.session(id)?.tally.counts.answered
-        {
+    /// Remembers a session as the last one used somewhere.
+    fn note_used(&mut self, id: SessionId, used_in: Option<String>) {
+        if let Some(used_in) = used_in {
             self.last_used.insert(used_in, id);
         }
-        Ok(())
     }
 
     /// Returns the sessions that `filter` takes, the one that was active last first.
@@ -367,7 +364,7 @@ impl SessionStore for MemoryStore {
         for compaction in compactions {
             session.lay(compaction);
         }
-        state.note_used(id, used_in)?;
+        state.note_used(id, used_in);
         if let Some(NewMark { name, note }) = mark {
             state.marks.insert(name, Mark { session: id, note });
         }
@@ -457,7 +454,7 @@ impl SessionStore for MemoryStore {
         let (mark, used_in) = (turn.mark.take(), turn.used_in.take());
         let is_empty = turn.events.is_empty();
         let appended = state.session_mut(id)?.append(turn);
-        state.note_used(id, used_in)?;
+        state.note_used(id, used_in);
         if !is_empty {
             let active = state.next_activity();
             state.session_mut(id)?.active = active;

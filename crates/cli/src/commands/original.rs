@@ -15,7 +15,8 @@ use crate::output::{Output, bytes_text, counted, tell, warn};
 ///
 /// azureal stores short events and keeps the whole output of every turn beside them. With `--seq`, the line that an event was
 /// read from; without, everything, turn after turn. Byte for byte and without masks; only a terminal gets visible signs instead of control
-/// characters. With `--json` and without `--seq`, a list of what is kept.
+/// characters. Outputs that the agent keeps in files beside its transcript follow, in lines of azureal. With `--json` and without
+/// `--seq`, a list of what is kept.
 ///
 /// `azureal show --full` shows the same as a transcript.
 #[derive(Debug, clap::Args)]

@@ -66,7 +66,7 @@ pub(crate) struct Args {
     /// A prompt that begins with a dash
     #[arg(long = dashed_prompt::OPTION, hide = true, conflicts_with = "prompt")]
     dashed_prompt: Option<String>,
-    /// Continue the session that was last used in this worktree
+    /// Continue the session that was last used or tried in this worktree
     #[arg(short = 'c', long = "continue", conflicts_with = "session")]
     go_on: bool,
     /// Continue the session of exactly this number or name; a new name creates one
@@ -219,9 +219,13 @@ fn confirm_new(name: &str, similar: Option<&SessionRecord>) -> Result<(), Failur
 
 /// Says which session this is, which agent answers and with which model.
 fn introduce(accepted: &Accepted, is_kept: bool) {
-    let Accepted { record, agent, model, expected_model, .. } = accepted;
+    let Accepted { record, agent, model, expected_model, is_new } = accepted;
     let model = model.as_deref().or(expected_model.as_deref());
     let name = if is_kept { called(record) } else { "not stored".to_owned() };
     let model = model.map(|model| format!(" · {}", visible_line(model)));
     tell(&format!("{name} · {agent}{}", model.unwrap_or_default()));
+    if !is_new && record.counts.events > 0 && !record.counts.answered {
+        // With `-c` the user may have meant an older session.
+        tell(&format!("no agent has answered in {} yet: its earlier turns failed", record.id));
+    }
 }

@@ -181,7 +181,7 @@ fn append_rows(
         }
         counts::set_last_active(transaction, session, &happened_at_or_now(turn))?;
     }
-    if let Some(used_in) = turn.used_in.as_deref().filter(|_| state.tally.counts.answered) {
+    if let Some(used_in) = turn.used_in.as_deref() {
         marks::set_last_used(transaction, id, used_in)?;
     }
     if let Some(mark) = &turn.mark {

@@ -478,13 +478,16 @@ pub(super) async fn the_session_that_was_used_last_is_known_by_worktree(store: S
     let [a, b, c] =
         [store.create(a).await.unwrap(), store.create(b).await.unwrap(), store.create(c).await.unwrap()];
     store.append(a, failed(".")).await.unwrap();
-    assert_eq!(last(".").await, None, "nobody has answered yet");
-    store.append(a, answered(".")).await.unwrap();
+    assert_eq!(last(".").await, Some(a), "a first turn without an answer is a try");
+    store.append(b, answered(".")).await.unwrap();
+    assert_eq!(last(".").await, Some(b));
+    store.append(a, turn(".", vec![])).await.unwrap();
+    assert_eq!(last(".").await, Some(a));
     store.append(b, answered("../feat")).await.unwrap();
     store.append(c, prompt("elsewhere")).await.unwrap();
     assert_eq!((last(".").await, last("../feat").await), (Some(a), Some(b)));
     store.append(c, failed(".")).await.unwrap();
-    assert_eq!(last(".").await, Some(a), "a turn without an answer");
+    assert_eq!(last(".").await, Some(c), "a turn without an answer");
     store.append(b, failed(".")).await.unwrap();
     assert_eq!(last(".").await, Some(b), "an answer came earlier");
     store.append(a, answered("")).await.unwrap();

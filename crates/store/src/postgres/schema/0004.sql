@@ -200,7 +200,6 @@ DECLARE
   has_events boolean := events_added > 0;
   is_watched boolean;
   is_project_watched boolean;
-  has_answer boolean;
 BEGIN
   IF in_repeated THEN
     -- First the row: an earlier try may be about to commit, and what it changes would be taken for somebody else's.
@@ -241,7 +240,7 @@ BEGIN
       cache_write = @schema@.plus(cache_write, in_cache_write)
     WHERE project = in_project AND session = in_session AND (in_after IS NULL OR last_seq = in_after)
       AND (in_lease IS NULL OR lease = in_lease)
-    RETURNING last_seq - events_added + 1 AS first_added, last_seq, watched_until, answered
+    RETURNING last_seq - events_added + 1 AS first_added, last_seq, watched_until
   ), added AS (
     INSERT INTO @schema@.events (project, session, seq, kind, json, data)
     SELECT in_project, in_session, first_added - 1 + number, kind, json,
@@ -251,9 +250,9 @@ BEGIN
     INSERT INTO @schema@.operations (project, operation, answer)
     SELECT in_project, in_operation, ARRAY[in_session, first_added, last_seq] FROM changed
   )
-  SELECT first_added, last_seq, has_events AND changed.watched_until > clock_timestamp(), answered,
+  SELECT first_added, last_seq, has_events AND changed.watched_until > clock_timestamp(),
     projects.watched_until > clock_timestamp()
-  INTO starts_at, ends_at, is_watched, has_answer, is_project_watched
+  INTO starts_at, ends_at, is_watched, is_project_watched
   FROM changed LEFT JOIN @schema@.projects ON projects.project = in_project;
   IF NOT FOUND THEN
     SELECT last_seq, CASE WHEN lease IS DISTINCT FROM coalesce(in_lease, lease) THEN 'fenced' ELSE 'moved' END
@@ -262,7 +261,7 @@ BEGIN
     IF NOT FOUND THEN outcome := 'absent'; END IF;
     RETURN;
   END IF;
-  IF in_used_in IS NOT NULL AND has_answer THEN
+  IF in_used_in IS NOT NULL THEN
     -- Most turns continue the session of the turn before: that writes nothing.
     INSERT INTO @schema@.last_used AS known (project, used_in, session) VALUES (in_project, in_used_in, in_session)
     ON CONFLICT (project, md5(used_in)) DO UPDATE SET session = EXCLUDED.session WHERE known.session <> EXCLUDED.session;

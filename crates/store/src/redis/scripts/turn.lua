@@ -6,9 +6,9 @@
 
 -- What a turn may change in the session. Nothing of it is known where the session is made in the same script.
 local name, last_lease, stands, last_seq, largest, open_message, preview, messages, duration_ms, cost_usd, tokens_in,
-  tokens_out, cache_read, cache_write, told, last_agent, answered, generation, details = unpack(redis.call('HMGET', session, 'name', 'lease',
+  tokens_out, cache_read, cache_write, told, last_agent, generation, details = unpack(redis.call('HMGET', session, 'name', 'lease',
     'active', 'last_seq', 'largest', 'open_message', 'preview', 'messages', 'duration_ms', 'cost_usd', 'tokens_in',
-    'tokens_out', 'cache_read', 'cache_write', 'told', 'agent', 'answered', 'generation', 'details'))
+    'tokens_out', 'cache_read', 'cache_write', 'told', 'agent', 'generation', 'details'))
 
 -- Takes what the events do to the counts. That depends on the message that is open at the end of the session and on
 -- whether there is a preview yet: the values hold the outcome for each of these cases, in pairs of without and with a
@@ -74,9 +74,7 @@ local function add_events(session_number, count)
   change('last_prompt', take())
   change('last_active', take())
   move_to_time(session_number, take(), front)
-  local answers = take()
-  change('answered', answers)
-  answered = answered or answers ~= ''
+  change('answered', take())
   return changes
 end
 
@@ -89,7 +87,7 @@ local function add_turn(session_number)
   redis.call('HSET', session, 'tokens_in', sum(tokens_in, take()), 'tokens_out', sum(tokens_out, take()),
     'cache_read', sum(cache_read, take()), 'cache_write', sum(cache_write, take()), unpack(changes))
   local used_in = take_optional()
-  if used_in and answered then redis.call('ZADD', last_used, session_number, used_in) end
+  if used_in then redis.call('ZADD', last_used, session_number, used_in) end
   local mark = take_optional()
   if mark then
     redis.call('HSET', marks, mark, take())
