@@ -6,8 +6,10 @@ use std::time::Duration;
 use azureal::agents::{known_name, login_hint};
 use azureal::core::agent::Permission;
 use azureal::core::event::{ErrorEvent, Outcome};
-use azureal::core::{Threshold, visible};
-use azureal::engine::{Accepted, Busy, FinishedTurn, Recovered, SpooledTurn, TurnEvent, TurnHandle};
+use azureal::core::{Threshold, visible, visible_line};
+use azureal::engine::{
+    Accepted, Busy, CommandProgress, FinishedTurn, Recovered, SpooledTurn, TurnEvent, TurnHandle,
+};
 use azureal::json::{TurnLine, TurnLines};
 use azureal::transcript::Places;
 use azureal::turns::describe_busy;
@@ -44,8 +46,9 @@ impl TurnView<'_> {
         out: &mut Output,
         introduce: impl FnOnce(&Accepted, &TurnLine<'_>, &mut Output) -> Result<(), Failure>,
     ) -> Result<FinishedTurn, Failure> {
-        let shown = match self.show_preparation(&mut handle, interrupts, out) {
-            Ok(Some(accepted)) => self.show_run(&mut handle, &accepted, out, introduce),
+        let mut commands = Vec::new();
+        let shown = match self.show_preparation(&mut handle, interrupts, out, &mut commands) {
+            Ok(Some(accepted)) => self.show_run(&mut handle, &accepted, commands, out, introduce),
             Ok(None) => Ok(None),
             Err(failure) => Err(failure),
         };
@@ -71,12 +74,14 @@ impl TurnView<'_> {
         failure.map_or(Ok(finished), Err)
     }
 
-    /// Shows what happens before the agent is asked. Returns how the turn is run; `None` if it is not.
+    /// Shows what happens before the agent is asked. Returns how the turn is run; `None` if it is not. Keeps the progress of `commands`
+    /// that run before the session is created.
     fn show_preparation(
         &self,
         handle: &mut TurnHandle,
         interrupts: &Interrupts,
         out: &mut Output,
+        commands: &mut Vec<CommandProgress>,
     ) -> Result<Option<Box<Accepted>>, Failure> {
         let controls = handle.controls();
         let cancel_on_interrupt = || {
@@ -88,7 +93,7 @@ impl TurnView<'_> {
         let mut told = Told::new(self.found);
         let mut next = handle.next_event();
         while let Some(event) = next.take() {
-            if !matches!(event, TurnEvent::Waiting(_)) {
+            if !matches!(event, TurnEvent::Waiting(_) | TurnEvent::Command(_)) {
                 waiting = None;
             }
             match event {
@@ -102,6 +107,13 @@ impl TurnView<'_> {
                     cancel_on_interrupt();
                 }
                 TurnEvent::Notice(text) => tell(&visible(&text)),
+                TurnEvent::Command(progress) => {
+                    if let CommandProgress::Began(names) = &*progress {
+                        waiting =
+                            Some(Spinner::start(&format!("context: {}", visible_line(&names.join(", ")))));
+                    }
+                    commands.push(*progress);
+                }
                 TurnEvent::Accepted(accepted) => {
                     told.warn_of_lost(accepted.record.id);
                     return Ok(Some(accepted));
@@ -118,6 +130,7 @@ impl TurnView<'_> {
         &self,
         handle: &mut TurnHandle,
         accepted: &Accepted,
+        commands: Vec<CommandProgress>,
         out: &mut Output,
         introduce: impl FnOnce(&Accepted, &TurnLine<'_>, &mut Output) -> Result<(), Failure>,
     ) -> Result<Option<Shown>, Failure> {
@@ -130,6 +143,7 @@ impl TurnView<'_> {
         let mut live = Live::new(out, accepted.agent, self.is_kept, &self.places)
             .expecting(accepted.expected_model.as_deref());
         live.lines([prompt])?;
+        commands.iter().for_each(|progress| live.command(progress));
         let mut finished = None;
         while let Some(event) = handle.next_event() {
             live.lines(lines.take(&event))?;

@@ -37,6 +37,12 @@ pub trait Agent: Send + Sync {
     /// Returns the command of a turn, and its standard input.
     fn command(&self, turn: &AgentRequest) -> Result<AgentCommand, AgentError>;
 
+    /// Checks what is wrong with a turn whatever its prompt and its context are. A turn that is refused stores nothing.
+    /// [`command`](Self::command) returns the same error.
+    fn check(&self, _turn: &AgentRequest) -> Result<(), AgentError> {
+        Ok(())
+    }
+
     /// Creates a parser for the output of one run.
     fn parser(&self) -> Box<dyn AgentParser>;
 

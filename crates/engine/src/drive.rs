@@ -17,7 +17,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::bridge;
 use crate::changes::{BeforeTurn, RecordChanges, snapshot_owner};
-use crate::context_commands::CommandStop;
+use crate::context_commands::{CommandRun, CommandStop};
 use crate::engine::{EngineOptions, SharedSlots};
 use crate::gather::{Gather, GatherError, Gathered};
 use crate::handle::{Posted, TurnControls};
@@ -100,6 +100,8 @@ pub(crate) struct Driver {
     /// Why the context of the turn could not be gathered.
     not_gathered: Option<GatherError>,
     last: Option<Result<FinishedTurn, TurnError>>,
+    /// The context commands that ran before the session was created.
+    first_commands: Option<Vec<CommandRun>>,
 }
 
 /// What is stored of a turn that may continue after a compaction.
@@ -157,7 +159,14 @@ impl Driver {
             has_stored: false,
             not_gathered: None,
             last: None,
+            first_commands: None,
         }
+    }
+
+    /// Takes the context commands that ran before the session was created.
+    pub(crate) fn with_first_commands(mut self, first_commands: Option<Vec<CommandRun>>) -> Self {
+        self.first_commands = first_commands;
+        self
     }
 
     /// Sends a prompt, then those that are staged already, then everything that is staged while it runs. Blocks until all of it
@@ -381,6 +390,7 @@ impl Driver {
             noting: None,
         });
         let (sender, poster, may_compact) = (self.sender.clone(), self.poster.clone(), !self.was_compacted);
+        let first = self.first_commands.take();
         thread::spawn(move || {
             let gather = Gather {
                 engine: &engine,
@@ -392,6 +402,7 @@ impl Driver {
                 cancel: &cancel,
                 may_compact,
                 has_recall,
+                first,
             };
             // Not on the thread of the driver, which hears cancels while a store is locked or away.
             let read = || block_on(SessionSnapshot::read(&*engine.store, session));
@@ -524,6 +535,10 @@ impl Driver {
             }));
             return vec![Input::NotStored(why)];
         };
+        let is_refused = matches!(self.not_gathered, Some(GatherError::Command { .. }));
+        if is_refused && self.stored.first.is_none() {
+            return vec![self.refuse(run, outcome)];
+        }
         let ending = Ending {
             stderr: why,
             duration: run.started.elapsed(),
@@ -543,6 +558,20 @@ impl Driver {
         ));
         let stored = self.settle(ingested, run.session.map(|(record, _)| record), &output);
         cancel.into_iter().chain([stored]).collect()
+    }
+
+    /// Stores nothing of a turn that a context command refused.
+    fn refuse(&mut self, run: Run, outcome: Outcome) -> Input {
+        let source = self.not_gathered.take().unwrap_or(GatherError::Stopped);
+        if self.has_stored {
+            // The caller has the prompt of its request, and no other.
+            self.notice(format!("not sent: {}", run.spool.turn().prompt));
+        }
+        self.last = Some(match run.spool.remove() {
+            Ok(_) => Err(TurnError::NotGathered { outcome: Some(outcome), source }),
+            Err(error) => Err(TurnError::Spool(error)),
+        });
+        Input::Stored { is_done: false }
     }
 
     /// Reports what came of storing a turn whose output is, or was, in this file.

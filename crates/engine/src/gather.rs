@@ -61,6 +61,14 @@ pub enum GatherError {
     NoHistory,
 }
 
+impl GatherError {
+    /// Returns the error of a command that must not fail.
+    pub(crate) fn of_failure(run: CommandRun) -> Self {
+        let why = run.failure().unwrap_or_default();
+        Self::Command { name: run.command.name, why }
+    }
+}
+
 /// How much of the reason why an agent wrote no summary is told.
 const REASON_CHARS: usize = 200;
 
@@ -117,6 +125,8 @@ pub(crate) struct Gather<'a> {
     pub(crate) may_compact: bool,
     /// Whether the agent can look things up in the stored sessions.
     pub(crate) has_recall: bool,
+    /// The commands that ran before the session was created, if they did.
+    pub(crate) first: Option<Vec<CommandRun>>,
 }
 
 /// Everything that is sent with a prompt, and the session as it is then.
@@ -146,7 +156,10 @@ impl Gather<'_> {
         }
         match session.beginning {
             Beginning::Nothing => {
-                let ran = self.run(commands, report)?;
+                let ran = match &self.first {
+                    Some(ran) => ran.clone(),
+                    None => self.run(commands, report)?,
+                };
                 let (dynamic, fixed): (Vec<_>, Vec<_>) = ran.into_iter().partition(|run| run.command.dynamic);
                 let history = match beginning(system.as_deref(), &fixed) {
                     Some(system) => self.store_beginning(&mut session, system)?,
@@ -301,10 +314,7 @@ impl Gather<'_> {
             return Err(GatherError::Stopped);
         }
         ran.map_err(|ended| match ended {
-            CommandsEnded::ByFailure(run) => {
-                let why = run.failure().unwrap_or_default();
-                GatherError::Command { name: run.command.name, why }
-            }
+            CommandsEnded::ByFailure(run) => GatherError::of_failure(*run),
             CommandsEnded::ByStop => GatherError::Stopped,
         })
     }

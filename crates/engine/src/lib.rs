@@ -19,6 +19,7 @@ mod context_commands;
 mod drive;
 mod engine;
 mod find_spools;
+mod first_commands;
 mod full_events;
 mod full_history;
 mod gather;

@@ -81,13 +81,14 @@ impl Preparation {
         };
         // Before anything is created or acquired: what is wrong with the request leaves no trace.
         let options = self.plan(&request, snapshot.as_ref())?;
+        let mut staged = Vec::new();
+        let first_commands = self.run_first_commands(&request, &options, &mut staged)?;
         let session = match &request.session {
             SessionTarget::Existing(id) => *id,
             SessionTarget::New(new) => self.create(new)?,
             SessionTarget::Named(new) => block_on(self.engine.store.find_or_create(new.clone()))?,
         };
         self.note_session(session);
-        let mut staged = Vec::new();
         // A session without its lease is not deleted, also if it was created just now: another process may run a turn in it.
         let (lease, has_waited) = self.acquire(session, options.agent.name(), request.waits, &mut staged)?;
         let (engine, poster) = (Arc::clone(&self.engine), self.poster.clone());
@@ -96,8 +97,9 @@ impl Preparation {
                 Ok((task, snapshot)) => {
                     let (is_new, learn_cache) = (task.is_new, task.options.learn_cache.clone());
                     let Self { inbox, sender, poster, .. } = self;
-                    let (finished, has_stored) =
-                        Driver::new(task, snapshot, inbox, sender, poster).run(request.prompt, staged);
+                    let (finished, has_stored) = Driver::new(task, snapshot, inbox, sender, poster)
+                        .with_first_commands(first_commands)
+                        .run(request.prompt, staged);
                     if let (Some(learn_cache), Ok(finished)) = (learn_cache, &finished) {
                         learn_cache(finished.cache);
                     }
@@ -192,6 +194,7 @@ impl Preparation {
         if options.agent.is_bridged() && self.engine.spools.bridges().is_none() {
             return Err(TurnError::NoBridge { agent: options.agent.name() });
         }
+        options.agent.check(&options.request(self.engine.in_git))?;
         Ok(options)
     }
 
@@ -238,7 +241,7 @@ impl Preparation {
     }
 
     /// Waits for a cancel. Prompts that come meanwhile are kept for later.
-    fn is_cancelled_within(&self, pause: Duration, staged: &mut Vec<String>) -> bool {
+    pub(crate) fn is_cancelled_within(&self, pause: Duration, staged: &mut Vec<String>) -> bool {
         let end = Instant::now() + pause;
         loop {
             match self.inbox.recv_timeout(end.saturating_duration_since(Instant::now())) {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use azureal_core::agent::{Agent, CacheSeen, Permission, PromptCache};
+use azureal_core::agent::{Agent, AgentRequest, CacheSeen, Permission, PromptCache};
 use azureal_core::{
     Beginning, ContextCommand, Keep, NewSession, SessionId, SessionRecord, SessionSnapshot, StoredEvent,
     Threshold,
@@ -139,6 +139,19 @@ pub struct TurnOptions {
 pub type LearnCache = Arc<dyn Fn(CacheSeen) + Send + Sync>;
 
 impl TurnOptions {
+    /// Returns what the agent is asked, without context and prompt.
+    pub(crate) fn request(&self, in_git: bool) -> AgentRequest {
+        AgentRequest {
+            model: self.model.clone(),
+            permission: self.permission,
+            in_git,
+            arguments: self.arguments.clone(),
+            cache: self.cache,
+            is_ephemeral: self.briefing.keeping == Keeping::Ephemeral,
+            ..AgentRequest::default()
+        }
+    }
+
     /// Creates the options of a turn with an agent, everything else by default: no model is named, no timeout, no context
     /// commands, no compaction.
     pub fn new(agent: &'static dyn Agent, program: impl Into<PathBuf>) -> Self {

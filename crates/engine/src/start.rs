@@ -17,7 +17,6 @@ use crate::growth::Growth;
 use crate::header::SpooledProcess;
 use crate::launch::Launch;
 use crate::output_limit::guard;
-use crate::request::Keeping;
 use crate::spool::SpoolError;
 use crate::turn_event::{Began, TurnEvent};
 use crate::turn_machine::Input;
@@ -36,14 +35,8 @@ impl Driver {
         let Some(run) = &mut self.run else { return Err("there is no run to start".to_owned()) };
         let request = AgentRequest {
             frame,
-            model: options.model.clone(),
-            permission: options.permission,
-            in_git: engine.in_git,
-            settings: None,
-            arguments: options.arguments.clone(),
-            cache: options.cache,
-            is_ephemeral: options.briefing.keeping == Keeping::Ephemeral,
             recall: run.recall.as_ref().map(|recall| recall.server.clone()),
+            ..options.request(engine.in_git)
         };
         let has_breakpoint =
             matches!(request.cache, PromptCache::Breakpoint(_)) && !request.frame.sealed.is_empty();

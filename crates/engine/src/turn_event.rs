@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use azureal_core::agent::{AgentOutput, CacheSeen};
+use azureal_core::agent::{AgentError, AgentOutput, CacheSeen};
 use azureal_core::event::{Complete, Outcome};
 use azureal_core::{Holder, Seq, SessionId, SessionRecord, StoreError};
 use azureal_process::ProcessIdentity;
@@ -189,6 +189,9 @@ pub enum TurnError {
         /// The agent.
         agent: &'static str,
     },
+    /// The agent cannot run so. Nothing was stored.
+    #[error(transparent)]
+    Refused(#[from] AgentError),
     /// Another session has the name.
     #[error("{session} is already called {name:?}")]
     NameTaken {
@@ -209,7 +212,7 @@ pub enum TurnError {
         /// The session.
         session: SessionId,
     },
-    /// The context of the first turn of a session could not be gathered. The session is deleted again.
+    /// A context command refused the turn, or the gathering of the first turn of a session was stopped. Nothing was stored.
     #[error("the context could not be gathered")]
     NotGathered {
         /// The outcome of the turn, if it was stopped meanwhile.

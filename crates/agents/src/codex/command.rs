@@ -19,8 +19,16 @@ const BOUNDED_RETRIES: &str = "features.unbounded_connection_retries=false";
 /// Parts a `$` from the word after it.
 const ZERO_WIDTH_SPACE: char = '\u{200B}';
 
+/// Checks that Codex runs in this place.
+pub(super) fn check(turn: &AgentRequest) -> Result<(), AgentError> {
+    // What it does outside of git cannot be undone with git.
+    let may_run = turn.in_git || matches!(turn.permission, Some(Permission::Answer | Permission::Read));
+    if may_run { Ok(()) } else { Err(AgentError::NeedsGit { agent: NAME }) }
+}
+
 /// Builds the command of a turn.
 pub(super) fn build(turn: &AgentRequest) -> Result<AgentCommand, AgentError> {
+    check(turn)?;
     let mut args: Vec<String> = ["exec", "--json", "-c", BOUNDED_RETRIES].map(str::to_owned).into();
     match turn.permission {
         None => {}
@@ -39,10 +47,6 @@ pub(super) fn build(turn: &AgentRequest) -> Result<AgentCommand, AgentError> {
         args.push("--ephemeral".to_owned());
     }
     if !turn.in_git {
-        // What it does there cannot be undone with git.
-        if !matches!(turn.permission, Some(Permission::Answer | Permission::Read)) {
-            return Err(AgentError::NeedsGit { agent: NAME });
-        }
         args.push("--skip-git-repo-check".to_owned());
     }
     if let Some(model) = &turn.model {

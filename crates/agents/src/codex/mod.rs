@@ -69,6 +69,10 @@ impl Agent for Codex {
         })
     }
 
+    fn check(&self, turn: &AgentRequest) -> Result<(), AgentError> {
+        command::check(turn)
+    }
+
     fn command(&self, turn: &AgentRequest) -> Result<AgentCommand, AgentError> {
         let mut command = command::build(turn)?;
         if turn.permission == Some(Permission::Answer) {

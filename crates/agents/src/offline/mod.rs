@@ -69,6 +69,16 @@ impl Persona {
     }
 }
 
+/// Returns the persona that answers a turn.
+fn persona_of(turn: &AgentRequest) -> Result<Persona, AgentError> {
+    let Some(model) = &turn.model else { return Ok(Persona::default()) };
+    Persona::named(model).ok_or_else(|| AgentError::NoSuchModel {
+        agent: NAME,
+        model: model.clone(),
+        known: "ada, ben",
+    })
+}
+
 impl Agent for Offline {
     fn name(&self) -> &'static str {
         NAME
@@ -86,18 +96,14 @@ impl Agent for Offline {
         &["ada", "ben"]
     }
 
+    fn check(&self, turn: &AgentRequest) -> Result<(), AgentError> {
+        persona_of(turn)?;
+        if turn.arguments.is_empty() { Ok(()) } else { Err(AgentError::NoArguments { agent: NAME }) }
+    }
+
     fn command(&self, turn: &AgentRequest) -> Result<AgentCommand, AgentError> {
-        let persona = match &turn.model {
-            None => Persona::default(),
-            Some(model) => Persona::named(model).ok_or_else(|| AgentError::NoSuchModel {
-                agent: NAME,
-                model: model.clone(),
-                known: "ada, ben",
-            })?,
-        };
-        if !turn.arguments.is_empty() {
-            return Err(AgentError::NoArguments { agent: NAME });
-        }
+        self.check(turn)?;
+        let persona = persona_of(turn)?;
         Ok(AgentCommand {
             args: vec![SUBCOMMAND.to_owned(), persona.name().to_owned()],
             stdin: turn.frame.clone().into_text().into_bytes(),

@@ -20,6 +20,9 @@ impl From<TurnError> for Error {
             }
             TurnError::NoBridge { .. } => Self::new("not_started", error.to_string())
                 .with_hint("call `azureal::child_main` first thing in `main`, or name the program `azureal`"),
+            TurnError::Refused(ref refused) => {
+                Self::new("not_started", refused.to_string()).with_hint(refused.hint())
+            }
             TurnError::NameTaken { ref name, session } => {
                 Self::new("name_taken", format!("{session} is already called {}", quoted(name))).with_hint(
                     format!("choose another name, or continue it with `azureal run -s {session}`"),

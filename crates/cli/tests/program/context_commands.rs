@@ -430,20 +430,27 @@ fn a_command_that_fails_is_told_ignored_or_final() {
     insta::assert_snapshot!(project.run(&["run", "First"]), @r"
     exit code 1
     --- stderr
-    S1 · claude
     error: the context command `tests` failed: Command exited with code 3
     hint: the agent was not asked, and nothing was stored
     ");
     assert_eq!((project.sessions(), project.sent().len()), (0, 0));
     assert_eq!(project.run(&["run", "-s", "topic", "First"]).code, 1);
     assert_eq!(project.sessions(), 0, "nor is there one of that name");
-    // A session that was there before stays, with what was asked.
+    assert!(!project.world.store().exists(), "no store is created");
+    // A session that was there before stays as it was, and was not tried.
     project.world.session("old", &[user("a"), assistant("b")]);
-    let ran = project.run(&["run", "-s", "old", "-a", "claude", "Second"]);
-    assert_eq!(ran.code, 1, "{ran}");
-    let stored = project.run(&["show", "old", "--json"]).stdout;
-    assert!(stored.contains("Second") && stored.contains("the context command `tests` failed"), "{stored}");
-    project.ask(&["-s", "old", "--no-context-exec", "Third"]);
+    project.ask(&["-s", "other", "--no-context-exec", "Other"]);
+    let before = project.events("old");
+    insta::assert_snapshot!(project.run(&["run", "-s", "old", "-a", "claude", "Second"]), @r"
+    exit code 1
+    --- stderr
+    S1 old · claude
+    error: the context command `tests` failed: Command exited with code 3
+    hint: the agent was not asked, and nothing was stored
+    ");
+    assert_eq!(project.events("old"), before);
+    let continued = project.ask(&["-c", "--no-context-exec", "Third"]);
+    assert!(continued.stderr.starts_with("S2 other"), "{continued}");
 }
 
 #[test]

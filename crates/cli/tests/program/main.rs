@@ -61,6 +61,7 @@ mod real_agents;
 mod recall;
 mod redact;
 mod redis;
+mod refused;
 mod rendered;
 mod run;
 mod search;

@@ -4,12 +4,12 @@ use std::fs;
 use std::time::Duration;
 
 use azureal_agents::offline::Offline;
-use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentOutput, AgentParser, AgentRequest, Program};
+use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, AgentRequest, Program};
 use azureal_core::event::{CommandRecord, Outcome, SystemMessage};
 use azureal_core::{ContextCommand, Event, OnFailure, strip_context};
 use azureal_engine::{
     Briefing, CONTEXT_MARKER, CommandProgress, FinishedTurn, Keeping, Recovered, SpooledTurn, TurnControls,
-    TurnEvent, TurnOptions,
+    TurnError, TurnEvent, TurnOptions,
 };
 use azureal_process::{Marker, Spawn, find_marked};
 
@@ -250,19 +250,16 @@ fn what_a_command_prints_cannot_pass_for_the_end_of_the_context() {
 fn a_command_that_must_not_fail_keeps_the_turn_from_beginning() {
     let must = ContextCommand { on_failure: OnFailure::Fail, command: "exit 7".into(), ..dynamic("must") };
     let project = Briefed::new(briefing(Some("Be brief."), &[must, counting("one")]));
-    let mut why = Vec::new();
-    let finished = project.drive("hi", |event, _| {
-        if let TurnEvent::Output(output) = event
-            && let AgentOutput::Event(Event::Error(error)) = *output
-        {
-            why.push(error.message);
-        }
-    });
-    assert_eq!(finished.complete.outcome, Some(Outcome::Failed));
-    assert_eq!(why, ["the context command `must` failed: Command exited with code 7"]);
+    let options =
+        TurnOptions { briefing: project.briefing.clone(), ..TurnOptions::new(&Listener, "/bin/sh") };
+    let refused = drive(project.project.submit("hi", options), |_, _| {});
+    let Err(TurnError::NotGathered { outcome: Some(Outcome::Failed), source }) = refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(source.to_string(), "the context command `must` failed: Command exited with code 7");
     assert_eq!(project.count("turns"), 0, "the agent was not asked");
-    let kinds: Vec<String> = project.events().iter().map(|event| event.kind().to_owned()).collect();
-    assert_eq!(kinds, ["UserMessage", "Init", "Error", "Complete"], "what was asked is not lost");
+    assert_eq!(project.events(), [], "and nothing is stored");
+    assert!(project.project.spools.find().unwrap().is_empty());
 }
 
 #[test]

@@ -154,15 +154,33 @@ fn a_new_session_with_a_system_message_takes_no_more_calls() {
 }
 
 #[test]
-fn a_session_is_deleted_before_its_lease_is_released() {
+fn a_turn_that_a_context_command_refuses_makes_no_store_call() {
     let server = Server::new();
     let failing = ContextCommand { on_failure: OnFailure::Fail, ..ContextCommand::new("must", "exit 7") };
     let briefing = Briefing { commands: vec![failing], ..Briefing::default() };
     let agent = leak(Noting { store: Arc::clone(&server.store), script: String::new() });
     let options = TurnOptions { briefing, ..TurnOptions::new(agent, "/bin/sh") };
     let request = TurnRequest::new(SessionTarget::New(NewSession::default()), "hi", options);
+    server.store.take_calls();
     let error = server.engine.submit(request).result().unwrap_err();
     assert!(matches!(error, TurnError::NotGathered { .. }), "{error:?}");
+    assert_eq!(server.store.take_calls(), [""; 0]);
+}
+
+#[test]
+fn a_session_is_deleted_before_its_lease_is_released() {
+    let server = Server::new();
+    let briefing =
+        Briefing { commands: vec![ContextCommand::new("slow", "sleep 1000")], ..Briefing::default() };
+    let agent = leak(Noting { store: Arc::clone(&server.store), script: String::new() });
+    let options = TurnOptions { briefing, ..TurnOptions::new(agent, "/bin/sh") };
+    let request = TurnRequest::new(SessionTarget::New(NewSession::default()), "hi", options);
+    let error = drive(server.engine.submit(request), |event, controls| {
+        if matches!(event, TurnEvent::Command(_)) {
+            controls.cancel();
+        }
+    });
+    assert!(matches!(error, Err(TurnError::NotGathered { .. })), "{error:?}");
     let calls = server.store.take_calls();
     assert!(calls.ends_with(&["delete", "release"]), "{calls:?}");
 }

@@ -8,9 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use azureal_core::agent::{Agent, AgentOutput};
 use azureal_core::event::Outcome;
-use azureal_core::{
-    ContextCommand, Event, ListQuery, Message, NewSession, OnFailure, Seq, SessionId, StoreError,
-};
+use azureal_core::{ContextCommand, Event, ListQuery, Message, NewSession, OnFailure, Seq, SessionId};
 use azureal_engine::{
     Briefing, Busy, BusyPlace, Engine, EngineOptions, Leased, Recovered, SessionTarget, TurnError, TurnEvent,
     TurnHandle, TurnOptions, TurnRequest, this_process,
@@ -334,31 +332,26 @@ fn a_new_session_that_another_process_holds_is_not_deleted() {
 }
 
 #[test]
-fn a_new_session_whose_context_cannot_be_gathered_is_deleted() {
+fn a_new_session_whose_context_cannot_be_gathered_is_never_created() {
     let project = Project::new();
     let before = sessions(&project);
     let options = TurnOptions { briefing: failing("exit 7"), ..Script::options("touch asked") };
     let engine = project.engine();
     for target in [new_session("new"), SessionTarget::New(NewSession::default())] {
         let mut handle = engine.submit(TurnRequest::new(target, "hi", options.clone()));
-        let mut made = None;
-        take_until(&mut handle, |event| {
-            if let TurnEvent::Accepted(accepted) = event {
-                assert!(accepted.is_new);
-                made = Some(accepted.record.id);
-            }
-            made.is_some()
-        });
-        assert_eq!(handle.session(), made);
+        while let Some(event) = handle.next_event() {
+            assert!(!matches!(event, TurnEvent::Accepted(_)), "{event:?}");
+        }
+        assert_eq!(handle.session(), None);
         let error = handle.result().unwrap_err();
         let TurnError::NotGathered { outcome: Some(Outcome::Failed), source } = &error else {
             panic!("{error:?}")
         };
         assert_eq!(source.to_string(), "the context command `must` failed: Command exited with code 7");
-        let gone = block_on(project.store.get(made.unwrap()));
-        assert!(matches!(gone, Err(StoreError::NoSuchSession(_))), "{gone:?}");
     }
     assert_eq!(sessions(&project), before);
+    let next = block_on(project.store.create(NewSession::default())).unwrap();
+    assert_eq!(next.number(), project.session.number() + 1, "no number was used up");
     assert!(!project.path("asked").exists());
     assert_eq!(project.spool_files(), [] as [std::path::PathBuf; 0]);
 }
@@ -372,16 +365,23 @@ fn a_new_session_with_a_stored_turn_is_not_deleted_because_the_next_one_cannot_b
         ..Script::options(format!("{}; sleep 1000", says("half")))
     };
     let request = TurnRequest::new(new_session("new"), "first", options);
+    let (mut session, mut notices) = (None, Vec::new());
     let finished = drive(project.engine().submit(request), |event, controls| {
         if is_text(&event, "half") {
             assert!(controls.stage("second"));
         }
+        match event {
+            TurnEvent::Accepted(accepted) => session = Some(accepted.record.id),
+            TurnEvent::Notice(notice) => notices.push(notice),
+            _ => {}
+        }
     });
-    let finished = finished.unwrap();
-    assert_eq!(finished.complete.outcome, Some(Outcome::Failed));
-    let project = Project { session: finished.session, ..project };
-    assert_eq!(project.outcomes(), [Outcome::Cancelled, Outcome::Failed]);
-    assert_eq!(project.history()[..2], [Message::user("first"), Message::assistant("half")]);
+    assert!(matches!(finished, Err(TurnError::NotGathered { .. })), "{finished:?}");
+    assert_eq!(notices, ["not sent: second"]);
+    let project = Project { session: session.unwrap(), ..project };
+    assert_eq!(project.outcomes(), [Outcome::Cancelled]);
+    assert_eq!(project.history(), [Message::user("first"), Message::assistant("half")]);
+    assert_eq!(project.spool_files(), [] as [std::path::PathBuf; 0]);
 }
 
 #[test]
