@@ -80,6 +80,7 @@ fn report(found: &Recovered) {
             if let Some(path) = &ingested.kept {
                 warn(&kept(path));
             }
+            ingested.notices.iter().for_each(|notice| warn(notice));
         }
         Recovered::Orphan(turn, _) => {
             let began = turn.started_at.parse::<Timestamp>().unwrap_or(Timestamp::MAX);

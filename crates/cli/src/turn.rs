@@ -48,7 +48,7 @@ impl TurnView<'_> {
     ) -> Result<FinishedTurn, Failure> {
         let mut commands = Vec::new();
         let shown = match self.show_preparation(&mut handle, interrupts, out, &mut commands) {
-            Ok(Some(accepted)) => self.show_run(&mut handle, &accepted, commands, out, introduce),
+            Ok(Some(accepted)) => self.show_run(&mut handle, &accepted, &commands, out, introduce),
             Ok(None) => Ok(None),
             Err(failure) => Err(failure),
         };
@@ -130,7 +130,7 @@ impl TurnView<'_> {
         &self,
         handle: &mut TurnHandle,
         accepted: &Accepted,
-        commands: Vec<CommandProgress>,
+        commands: &[CommandProgress],
         out: &mut Output,
         introduce: impl FnOnce(&Accepted, &TurnLine<'_>, &mut Output) -> Result<(), Failure>,
     ) -> Result<Option<Shown>, Failure> {

@@ -598,7 +598,7 @@ impl Driver {
         };
         let Complete { outcome, .. } = ingested.complete;
         info!(session = %ingested.session, ?outcome, is_new = ingested.appended.is_some(), "stored the turn");
-        ingested.unsettled.iter().chain(&ingested.left_out).for_each(|why| self.notice(why));
+        ingested.notices.iter().for_each(|notice| self.notice(notice));
         let not_gathered = self.not_gathered.take();
         // A turn that went to a fork is not in the session that was created for it.
         let is_ours = self.task.is_new && !self.has_stored && ingested.instead_of.is_none();

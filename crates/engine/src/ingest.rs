@@ -40,10 +40,9 @@ pub struct Ingested {
     pub complete: Complete,
     /// The spool, where it is kept because not all of it could be read and the store has no originals.
     pub kept: Option<PathBuf>,
-    /// Why the output of the stored turn is still in its spool. The next start tries again.
-    pub unsettled: Option<String>,
-    /// Why whole outputs that the agent keeps beside its transcript are not in the original of the turn, for people.
-    pub left_out: Vec<String>,
+    /// What became of the output, if not all of it is in the original of the turn: it is still in its spool, and the next start tries
+    /// again; or an output that the agent keeps beside its transcript was left out.
+    pub notices: Vec<String>,
     /// The tools that the agent was refused, one entry for each call.
     pub refused: Vec<String>,
     /// What became of breakpoints for the provider's prompt cache.
@@ -218,8 +217,7 @@ impl Ingested {
             appended: None,
             complete,
             kept: None,
-            unsettled: None,
-            left_out: Vec::new(),
+            notices: Vec::new(),
             refused: Vec::new(),
             cache: CacheSeen::default(),
             late: Late::default(),

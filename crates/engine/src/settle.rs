@@ -53,13 +53,13 @@ pub(crate) async fn settle(
     }
     let output = spool.output_path().to_owned();
     match settle_spool(store, spool, ingested.session, settled).await {
-        Ok((kept, left_out)) => Ok(Ingested { kept: kept.then_some(output), left_out, ..ingested }),
+        Ok((kept, notices)) => Ok(Ingested { kept: kept.then_some(output), notices, ..ingested }),
         Err(error) => {
             // The user is told why.
             warn!(session = %ingested.session, "the spool of a stored turn is not settled");
             let unsettled =
                 format!("the turn is stored, but its output is still in `{}`: {error}", output.display());
-            Ok(Ingested { unsettled: Some(unsettled), ..ingested })
+            Ok(Ingested { notices: vec![unsettled], ..ingested })
         }
     }
 }

@@ -101,7 +101,7 @@ mod tests {
 
     use super::*;
 
-    fn line(content: &str, own: Value) -> Vec<(String, String)> {
+    fn line(content: &str, own: &Value) -> Vec<(String, String)> {
         let result = json!({"type": "tool_result", "tool_use_id": "call", "content": content});
         let line = json!({"type": "user", "message": {"content": [result]}, "tool_use_result": own});
         named(line.to_string().as_bytes()).into_iter().map(|kept| (kept.tool_use_id, kept.file)).collect()
@@ -118,16 +118,20 @@ mod tests {
         let named = [("call".to_owned(), "b1.txt".to_owned())];
         let own =
             json!({"stdout": "1", "persistedOutputPath": "/h/.claude/projects/p/s/tool-results/b1.txt"});
-        assert_eq!(line("1", own), named);
-        assert_eq!(line(&saved("/h/s/tool-results/b1.txt"), Value::Null), named, "of another tool than Bash");
+        assert_eq!(line("1", &own), named);
         assert_eq!(
-            line(&saved("/h/s/tool-results/b1.txt"), json!({"stdout": "1"})),
+            line(&saved("/h/s/tool-results/b1.txt"), &Value::Null),
+            named,
+            "of another tool than Bash"
+        );
+        assert_eq!(
+            line(&saved("/h/s/tool-results/b1.txt"), &json!({"stdout": "1"})),
             [],
             "a command printed it"
         );
-        assert_eq!(line("1\n<persisted-output>", Value::Null), []);
+        assert_eq!(line("1\n<persisted-output>", &Value::Null), []);
         for path in ["/h/.claude/.credentials.json", "/etc/passwd", "/h/s/..", "", "/h/a b.txt", "/h/.txt"] {
-            assert_eq!(line("1", json!({"stdout": "1", "persistedOutputPath": path})), [], "{path}");
+            assert_eq!(line("1", &json!({"stdout": "1", "persistedOutputPath": path})), [], "{path}");
         }
     }
 
