@@ -257,7 +257,7 @@ fn continue_means_the_session_that_was_last_used_in_this_worktree() {
     );
     assert_eq!(run_in("p", &["-c", "more"]), "S1", "an import is not a use");
     assert_eq!(run_in("p", &["-a", "claude", "fails at once"]), "S3");
-    assert_eq!(run_in("p", &["-c", "more"]), "S1", "nobody has answered in S3");
+    assert_eq!(run_in("p", &["-c", "more"]), "S3", "it was tried last");
     assert_eq!(run_in("feat", &["-a", "offline", "in the other worktree"]), "S4");
     assert_eq!(run_in("p", &["-a", "offline", "here again"]), "S5");
     assert_eq!(run_in("feat", &["-s", "S1", "a session of the first worktree"]), "S1");
