@@ -91,6 +91,16 @@ impl Spools {
         self.lease_file(&format!("{session}.{COMPACTION}"), holder)
     }
 
+    /// Blocks until no process of this machine holds a session's turn lease. Acquires nothing, so that another process may
+    /// be first.
+    ///
+    /// The system wakes this thread when the holder releases the lock or dies.
+    pub fn wait_for_lease(&self, session: SessionId) -> Result<(), SpoolError> {
+        let folder = self.open_folder()?;
+        let name = OsString::from(format!("{session}.{TURN}"));
+        wait_for_release(&folder, &name).map_err(at(&folder.join(&name)))
+    }
+
     /// Returns whether a process of this machine holds the turn lease of a session.
     pub fn is_leased(&self, session: SessionId) -> Result<bool, SpoolError> {
         let name = format!("{session}.{TURN}");
@@ -159,6 +169,24 @@ fn take(folder: &Folder, name: &OsStr, holder: &Holder) -> io::Result<Leased> {
                 }
                 Err(TryLockError::Error(error)) => return Err(error),
             },
+        }
+    }
+}
+
+/// Blocks until a lease has no holder.
+fn wait_for_release(folder: &Folder, name: &OsStr) -> io::Result<()> {
+    loop {
+        let file = match folder.open_file(name, OFlags::RDONLY) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            opened => opened?,
+        };
+        // A shared lock, which whoever wants the lease tries to get over.
+        match file.lock_shared() {
+            Ok(()) if folder.has(name, &file) => return Ok(()),
+            // The holder removed its file. The next holder has another one.
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
 }
@@ -369,6 +397,35 @@ mod tests {
         assert!(matches!(spools.lease(two, &holder(8)).unwrap(), Leased::Ours(_)), "another session is free");
         drop(lease);
         assert!(matches!(spools.lease(one, &holder(8)).unwrap(), Leased::Ours(_)));
+    }
+
+    #[test]
+    fn a_wait_for_a_lease_ends_with_its_last_holder_and_keeps_nobody_from_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let spools = Spools::new(folder.path().join("spool"));
+        let session = SessionId::new(1).unwrap();
+        spools.wait_for_lease(session).unwrap();
+        let take = || match spools.lease(session, &this_process("claude")).unwrap() {
+            Leased::Ours(lease) => lease,
+            Leased::Theirs(holder) => panic!("{holder:?}"),
+        };
+        let mut lease = take();
+        let waiting = thread::scope(|scope| {
+            let waiting = scope.spawn(|| spools.wait_for_lease(session));
+            // Each removes its file, and the next one has another.
+            for _ in 0..100 {
+                drop(lease);
+                lease = take();
+            }
+            drop(lease);
+            waiting.join().unwrap()
+        });
+        waiting.unwrap();
+        // A holder that died leaves its file.
+        let mut lease = take();
+        lease.note_store_lease(LeaseId::random()).unwrap();
+        drop(lease);
+        spools.wait_for_lease(session).unwrap();
     }
 
     #[test]
