@@ -194,10 +194,13 @@ impl Desk {
         let shared = &self.shared;
         match request {
             Request::Edit { text, purpose } => {
-                let text = shared.edit(&text, purpose).unwrap_or_else(|error| {
+                let (text, error) = match purpose {
+                    EditPurpose::Prompt => shared.edit(&text),
+                    EditPurpose::Look => (None, shared.look_at_text(&text).err()),
+                };
+                if let Some(error) = error {
                     shared.outbox.failed_without_pane(error);
-                    None
-                });
+                }
                 shared.outbox.send(News::Edited { text, purpose });
             }
             Request::OpenInAgent { pane } => {

@@ -183,9 +183,10 @@ pub enum News {
         /// The text, for the terminal.
         text: String,
     },
-    /// The user has edited a text; `None` if the editor failed or nothing was changed.
+    /// The user has edited a text. If the editor failed or the text is not UTF-8, [`Failed`](Self::Failed) before it names the file that
+    /// is kept.
     Edited {
-        /// The text.
+        /// What can be read of the text; `None` if nothing was changed.
         text: Option<String>,
         /// Its purpose.
         purpose: super::EditPurpose,

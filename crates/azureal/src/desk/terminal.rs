@@ -9,36 +9,58 @@ use std::process::{Command, ExitStatus};
 use azureal_core::{Seq, SessionId};
 use tempfile::NamedTempFile;
 
+use super::ReadWith;
 use super::shared::Shared;
-use super::{EditPurpose, ReadWith};
-use crate::error::Error;
+use crate::error::{Error, shown};
 
-/// The longest text that is taken back from an editor, in bytes.
-const LONGEST_TEXT: u64 = 16 << 20;
+/// The longest text that is taken back from an editor, in bytes: the longest prompt.
+const LONGEST_TEXT: u64 = 10 << 20;
 /// Starts a program. What it prints when it fails is gone with the screen, so the user says when it is read.
 const START_AND_WAIT: &str = r#""$@" || { printf '\n%s' 'Press Enter to return to azureal. ' > /dev/tty; read -r answer < /dev/tty; }"#;
 /// The exit status of a shell that finds no such command.
 const NOT_FOUND: i32 = 127;
 
 impl Shared {
-    /// Opens a text in the user's editor, or in the pager if it is only looked at. Returns the new text; `None` if it was not changed, or
-    /// the editor failed.
-    pub(super) fn edit(&self, text: &str, purpose: EditPurpose) -> Result<Option<String>, Error> {
-        let file = self.temporary(".md", |file| file.write_all(text.as_bytes()).map_err(Error::from_io))?;
-        let program = match purpose {
-            EditPurpose::Look => self.pager(),
-            EditPurpose::Prompt => self.editor(),
+    /// Opens a text in the pager.
+    pub(super) fn look_at_text(&self, text: &str) -> Result<(), Error> {
+        self.look_at(".md", |out| out.write_all(text.as_bytes()))
+    }
+
+    /// Opens a text in the user's editor. Returns the new text, if it was changed. If something is wrong with it or with the editor, the
+    /// error names the file, which is kept, and the text is what can be read of it.
+    pub(super) fn edit(&self, text: &str) -> (Option<String>, Option<Error>) {
+        let file = self.temporary(".md", |file| file.write_all(text.as_bytes()).map_err(Error::from_io));
+        let file = match file {
+            Ok(file) => file,
+            Err(error) => return (None, Some(error)),
         };
-        let status = self.run(&program, file.path())?;
-        if purpose == EditPurpose::Look || !status.success() {
-            return Ok(None);
+        let program = self.editor();
+        let status = self.run(&program, file.path());
+        let left = read_back(file.path());
+        if left.as_ref().is_ok_and(|left| left == text.as_bytes()) {
+            return (None, status.err());
         }
-        let mut edited = read_back(file.path())?;
+        let mut edited = left.as_ref().ok().map(|left| String::from_utf8_lossy(left).into_owned());
         // Editors end the last line.
-        if edited.ends_with('\n') && !text.ends_with('\n') {
+        if let Some(edited) = edited.as_mut().filter(|edited| edited.ends_with('\n') && !text.ends_with('\n'))
+        {
             edited.pop();
         }
-        Ok(Some(edited).filter(|edited| edited != text))
+        let edited = edited.filter(|edited| edited != text);
+        let problem = match (status, &left) {
+            (Err(error), _) => error.message().to_owned(),
+            (Ok(status), _) if !status.success() => {
+                format!("`{}` ended with {status}", program.to_string_lossy())
+            }
+            (_, Err(error)) => error.message().to_owned(),
+            (_, Ok(left)) if std::str::from_utf8(left).is_err() => "the edited text is not UTF-8".to_owned(),
+            _ => return (edited, None),
+        };
+        let message = match file.into_temp_path().keep() {
+            Ok(path) => format!("your text is kept as {}: {problem}", shown(&path)),
+            Err(error) => format!("{problem}; its file cannot be kept: {}", error.error),
+        };
+        (edited, Some(Error::new("editor", message)))
     }
 
     /// Shows a whole session as text. A pager that can begins at an event, or at the end.
@@ -144,7 +166,7 @@ fn at_line(mut pager: OsString, line: Option<u64>) -> OsString {
 }
 
 /// Reads what the editor has left. It may have put another file in the place of ours.
-fn read_back(path: &Path) -> Result<String, Error> {
+fn read_back(path: &Path) -> Result<Vec<u8>, Error> {
     let read = || -> io::Result<Vec<u8>> {
         if !std::fs::symlink_metadata(path)?.is_file() {
             return Err(io::Error::other("it is no file any more"));
@@ -155,9 +177,9 @@ fn read_back(path: &Path) -> Result<String, Error> {
     };
     let text = read().map_err(|error| Error::file(path, &error))?;
     if text.len() as u64 > LONGEST_TEXT {
-        return Err(Error::new("too_large", "the edited text is longer than 16 MiB"));
+        return Err(Error::new("too_large", "the edited text is longer than 10 MiB"));
     }
-    String::from_utf8(text).map_err(|_| Error::new("unreadable", "the edited text is not UTF-8"))
+    Ok(text)
 }
 
 #[cfg(test)]

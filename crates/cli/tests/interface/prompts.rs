@@ -128,6 +128,38 @@ fn a_prompt_is_edited_in_the_users_editor_which_has_the_terminal_for_itself() {
 }
 
 #[test]
+fn a_text_from_the_editor_is_kept_whatever_the_editor_does() {
+    let place = Place::new();
+    for (name, editor, shown) in [
+        ("error", "printf 'of the editor' > \"$1\"; exit 3", "of the editor"),
+        ("killed", "printf 'of the editor' > \"$1\"; kill -9 $$", "of the editor"),
+        ("bytes", "printf 'caf\\351 of the editor' > \"$1\"", "caf"),
+    ] {
+        azureal_testkit::programs::script(&place.path(&format!("bin/{name}")), editor);
+        let mut command = place.command(&[]);
+        command.env("EDITOR", name).env("TMPDIR", place.path("home"));
+        let program = azureal_testkit::pty::PtyProgram::start(&command, 120, 24);
+        program.wait_for("›");
+        program.send("a prompt");
+        program.wait_for("› a prompt");
+        program.send("\x07");
+        program.wait_for("your text is kept as");
+        program.wait_for(&format!("› {shown}"));
+        let files = std::fs::read_dir(place.path("home")).unwrap().flatten();
+        let files: Vec<_> =
+            files.filter(|file| file.file_name().to_string_lossy().ends_with(".md")).collect();
+        assert_eq!(files.len(), 1, "{name}");
+        let kept = std::fs::read(files[0].path()).unwrap();
+        assert!(kept.ends_with(b"of the editor"), "{name}");
+        program.wait_for(&files[0].file_name().to_string_lossy());
+        std::fs::remove_file(files[0].path()).unwrap();
+        // What was there before is one undo away.
+        program.send("\x1f");
+        program.wait_for("› a prompt");
+    }
+}
+
+#[test]
 fn prompts_of_all_sessions_are_found_by_their_words() {
     let place = Place::new();
     place.agent();

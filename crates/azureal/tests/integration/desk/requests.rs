@@ -429,7 +429,12 @@ fn a_text_is_edited_in_a_private_file_and_a_session_is_read_in_a_pager() {
     assert_eq!(fs::read_to_string(world.path("paged")).unwrap(), "a context", "the pager shows it");
     assert_eq!(fs::read_to_string(world.path("was")).unwrap(), "a prompt", "the editor does not");
     script(&world.path("bin/edit"), "exit 1");
-    assert_eq!(edit("a prompt", EditPurpose::Prompt), None, "the editor failed");
+    assert_eq!(edit("a prompt", EditPurpose::Prompt), None, "nothing was changed");
+    script(&world.path("bin/edit"), "head -c 11000000 /dev/zero > \"$2\"; echo \"$2\" > \"$FOLDER/file\"");
+    assert_eq!(edit("a prompt", EditPurpose::Prompt), None, "it is too long for a prompt");
+    let path = fs::read_to_string(world.path("file")).unwrap();
+    assert_eq!(fs::metadata(path.trim()).unwrap().len(), 11_000_000, "it is kept");
+    fs::remove_file(path.trim()).unwrap();
     desk.open(id);
     desk.desk.perform_in_terminal(Request::Read { pane: PANE, at: None, with: ReadWith::Pager });
     let paged = fs::read_to_string(world.path("paged")).unwrap();
