@@ -206,6 +206,18 @@ fn a_paste_of_five_megabytes_is_one_line_and_arrives_whole() {
 }
 
 #[test]
+fn a_paste_without_an_end_does_not_swallow_the_keys_that_follow() {
+    let place = Place::new();
+    let program = place.open(&[]);
+    program.send("\x1b[200~half a paste");
+    program.wait_for("› half a paste");
+    program.send(" and keys");
+    program.wait_for("› half a paste and keys");
+    program.send("\x03");
+    program.wait_for("cleared");
+}
+
+#[test]
 fn a_terminal_that_answers_nothing_works_too() {
     let place = Place::new();
     let program = PtyProgram::start_on_silent_terminal(&place.command(&[]), 80, 24);

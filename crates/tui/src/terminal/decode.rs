@@ -18,6 +18,11 @@ const REST_OF_KEY: Duration = Duration::from_millis(30);
 /// Time to wait for the rest of a reply.
 const REST_OF_REPLY: Duration = Duration::from_secs(1);
 
+/// Time to wait for the rest of a pasted text. After it, keys are keys again: its end may be lost.
+const REST_OF_PASTE: Duration = Duration::from_secs(2);
+/// More bytes than this at a time, after a paste without an end, are the rest of it: nobody types so fast.
+const MOST_TYPED: usize = 16;
+
 const PASTE_END: &[u8] = b"\x1b[201~";
 
 /// Input from a terminal.
@@ -55,6 +60,8 @@ pub enum Reply {
 pub(super) struct Decoder {
     waiting: Vec<u8>,
     paste: Option<Paste>,
+    /// Whether the end of the last paste did not come in time.
+    has_stalled: bool,
 }
 
 #[derive(Debug, Default)]
@@ -65,6 +72,10 @@ struct Paste {
 
 impl Parse for Decoder {
     fn push(&mut self, bytes: &[u8], out: &mut Vec<Input>) {
+        let is_typed = bytes.len() <= MOST_TYPED || bytes.starts_with(b"\x1b");
+        if self.has_stalled && !is_typed {
+            self.paste.get_or_insert_default();
+        }
         if self.paste.is_some() {
             self.push_paste(bytes, out);
         } else {
@@ -74,6 +85,9 @@ impl Parse for Decoder {
     }
 
     fn timeout(&self) -> Option<Duration> {
+        if self.paste.is_some() {
+            return Some(REST_OF_PASTE);
+        }
         match self.waiting.as_slice() {
             [] => None,
             [b'\x1b', b']', _, ..] => Some(REST_OF_REPLY),
@@ -82,6 +96,10 @@ impl Parse for Decoder {
     }
 
     fn give_up(&mut self, out: &mut Vec<Input>) {
+        if let Some(paste) = self.paste.take() {
+            self.has_stalled = true;
+            return paste.end(out);
+        }
         let waiting = std::mem::take(&mut self.waiting);
         let key = match waiting.as_slice() {
             [b'\x1b'] => KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE),
@@ -109,7 +127,7 @@ impl Decoder {
                 Sequence::PasteBegins(length) => {
                     let bytes = self.waiting.split_off(used + length);
                     self.waiting.clear();
-                    self.paste = Some(Paste::default());
+                    (self.paste, self.has_stalled) = (Some(Paste::default()), false);
                     return self.push_paste(&bytes, out);
                 }
             }
@@ -118,29 +136,35 @@ impl Decoder {
     }
 
     fn push_paste(&mut self, bytes: &[u8], out: &mut Vec<Input>) {
-        let Some(paste) = &mut self.paste else { return };
+        let Some(mut paste) = self.paste.take() else { return };
         // The end may have begun in the bytes before.
         let from = paste.bytes.len().saturating_sub(PASTE_END.len() - 1);
         paste.bytes.extend_from_slice(bytes);
         let new = paste.bytes.get(from..).unwrap_or_default();
         let end = new.windows(PASTE_END.len()).position(|window| window == PASTE_END);
         let Some(end) = end.map(|end| from + end) else {
-            return paste.bound();
+            paste.bound();
+            self.paste = Some(paste);
+            return;
         };
         let rest = paste.bytes.split_off(end + PASTE_END.len());
         paste.bytes.truncate(end);
-        let is_truncated = paste.is_truncated || end > PASTE_LIMIT;
-        paste.bytes.truncate(PASTE_LIMIT);
-        out.push(Input::Paste(text(&paste.bytes)));
-        if is_truncated {
-            out.push(Input::PasteTruncated);
-        }
-        self.paste = None;
+        paste.end(out);
+        self.has_stalled = false;
         self.push(&rest, out);
     }
 }
 
 impl Paste {
+    fn end(mut self, out: &mut Vec<Input>) {
+        let is_truncated = self.is_truncated || self.bytes.len() > PASTE_LIMIT;
+        self.bytes.truncate(PASTE_LIMIT);
+        out.push(Input::Paste(text(&self.bytes)));
+        if is_truncated {
+            out.push(Input::PasteTruncated);
+        }
+    }
+
     /// Drops what is over the limit, except for bytes that may begin the end.
     fn bound(&mut self) {
         let over = self.bytes.len().saturating_sub(PASTE_LIMIT + PASTE_END.len());
@@ -361,6 +385,30 @@ mod tests {
         decoder.push(b"1~", &mut out);
         let [Input::Paste(text), Input::PasteTruncated] = out.as_slice() else { panic!() };
         assert_eq!(text.len(), PASTE_LIMIT);
+    }
+
+    #[test]
+    fn a_paste_without_an_end_is_ended_and_its_late_rest_is_no_key() {
+        let mut decoder = Decoder::default();
+        let mut out = Vec::new();
+        decoder.push(b"\x1b[200~one\r", &mut out);
+        assert_eq!((decoder.timeout(), out.len()), (Some(REST_OF_PASTE), 0));
+        decoder.give_up(&mut out);
+        assert_eq!(out, [Input::Paste("one\n".to_owned())]);
+        assert_eq!(decoder.timeout(), None);
+        out.clear();
+        decoder.push(b"\x03", &mut out);
+        assert_eq!(out, [key(KeyCode::Char('c'), KeyModifiers::CONTROL)]);
+        out.clear();
+        decoder.push(b"the rest of the text\r", &mut out);
+        decoder.push(b"\x1b[201~\r", &mut out);
+        assert_eq!(
+            out,
+            [Input::Paste("the rest of the text\n".to_owned()), key(KeyCode::Enter, KeyModifiers::NONE)]
+        );
+        out.clear();
+        decoder.push(b"typed ahead, with a key\r", &mut out);
+        assert_eq!(out.len(), 24, "keys again");
     }
 
     #[test]
