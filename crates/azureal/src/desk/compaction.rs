@@ -72,7 +72,7 @@ impl Compaction {
 
     fn end(&self, error: Option<Error>) {
         let (sent, is_sent) = mpsc::channel();
-        let over = Box::new(TurnNews::Over { error, unsent: None });
+        let over = Box::new(TurnNews::Over { is_ours: true, error, unsent: None });
         self.thread.send(PaneMessage::Ended { over, sent }).ok();
         // Without an answer the pane is closed.
         is_sent.recv().ok();

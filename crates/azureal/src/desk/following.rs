@@ -234,7 +234,7 @@ impl Following {
     /// Ends the turn of another process, if one is shown.
     fn over(&mut self) {
         if self.foreign.take().is_some() {
-            self.turn(TurnNews::Over { error: None, unsent: None });
+            self.turn(TurnNews::Over { is_ours: false, error: None, unsent: None });
         }
     }
 

@@ -2,37 +2,46 @@
 //!
 //! Several interfaces may have one store. Each applies its own changes to what is in the file, under a lock, so that none overwrites the
 //! drafts of another.
+//!
+//! Queued prompts go out by themselves, so each belongs to one interface: the one that holds the lock of the file `<store>.owner-<name>`. The
+//! system frees that lock when the interface ends or dies. Then the next interface that opens the session takes its queue.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use azureal_files::Folder;
 use rustix::fs::OFlags;
 use tracing::warn;
 
-use super::Kept;
-use super::News;
+use super::kept::KeptFile;
 use super::outbox::Outbox;
+use super::{Kept, News, Offer};
 use crate::error::shown;
 
 /// The shortest time between two writes.
 const PACE: Duration = Duration::from_millis(500);
 /// The time for another interface to write.
 const LOCK_TIME: Duration = Duration::from_secs(2);
-/// The largest file that is read: drafts and history, with every character escaped.
-const LARGEST: u64 = 128 << 20;
+/// What is between the name of the store and that of an interface in the name of the interface's file.
+const OWNER: &str = ".owner-";
+/// How long a turn waits until what was typed is written without its prompt.
+const FLUSH_TIME: Duration = Duration::from_secs(3);
+/// The largest file that is read: drafts, queues and history, with every character escaped.
+const LARGEST: u64 = 384 << 20;
 
 /// Writes what an interface keeps, on a thread of its own.
 pub(super) struct Keep {
     /// `None` if nothing is kept: the store is in memory, or the user has no folder for it.
     file: Option<PathBuf>,
     outbox: Arc<Outbox>,
+    /// The name of this interface as the owner of its queue.
+    owner: String,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -47,14 +56,25 @@ struct State {
     is_used: bool,
     has_thread: bool,
     is_writing: bool,
+    /// Whether somebody waits for the next write.
+    is_urgent: bool,
+    /// The number of writes, also of those that failed.
+    writes: u64,
     is_closed: bool,
+    /// Prompts that the interface has not received yet, with their sessions.
+    offers: Vec<(String, Offer)>,
+    last_offer: u64,
+    /// Locked as long as this interface runs and may have a queue.
+    owner_lock: Option<File>,
     /// Whether the user knows that nothing can be written.
     is_told: bool,
 }
 
 impl Keep {
     pub(super) fn new(file: Option<PathBuf>, outbox: Arc<Outbox>) -> Arc<Self> {
-        Arc::new(Self { file, outbox, state: Mutex::default(), changed: Condvar::new() })
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let owner = format!("{}-{}", std::process::id(), now.as_nanos());
+        Arc::new(Self { file, outbox, owner, state: Mutex::default(), changed: Condvar::new() })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -65,7 +85,7 @@ impl Keep {
     pub(super) fn restore(&self) -> (Kept, Option<String>) {
         let Some((folder, name)) = self.open(false).ok().flatten() else { return (Kept::default(), None) };
         let (kept, notice) = match read(&folder, &name) {
-            Ok(kept) => (kept.unwrap_or_default(), None),
+            Ok(file) => (file.unwrap_or_default().kept, None),
             Err(error) => {
                 let aside = set_aside(&folder, &name);
                 let path = shown(&folder.join(&name));
@@ -78,11 +98,15 @@ impl Keep {
     }
 
     /// Takes what is to be kept from now on. It is written within a second.
-    pub(super) fn put(self: &Arc<Self>, kept: Kept) {
+    pub(super) fn put(self: &Arc<Self>, mut kept: Kept) {
         if self.file.is_none() {
             return;
         }
         let mut state = self.lock();
+        state.offers.retain(|(_, offer)| !kept.offers.contains(&offer.number));
+        for (key, offer) in &state.offers {
+            offer.add_to(&mut kept, key);
+        }
         (state.pending, state.is_used) = (Some(kept), true);
         if !state.has_thread && !state.is_closed {
             let keep = Arc::clone(self);
@@ -96,6 +120,7 @@ impl Keep {
         let mut state = self.lock();
         while !state.is_closed {
             let pause = state.written_at.map_or(Duration::ZERO, |at| PACE.saturating_sub(at.elapsed()));
+            let pause = if state.is_urgent { Duration::ZERO } else { pause };
             if state.pending.is_none() {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             } else if !pause.is_zero() {
@@ -105,6 +130,77 @@ impl Keep {
                 state = self.write(state);
             }
         }
+    }
+
+    /// Waits until what was put is written: a prompt that is being sent is in no queue any more, whatever happens to this process.
+    pub(super) fn flush(&self) {
+        let deadline = Instant::now() + FLUSH_TIME;
+        let mut state = self.lock();
+        // A write that has begun may have an earlier state.
+        let enough = state.writes + 1 + u64::from(state.is_writing);
+        while state.has_thread
+            && !state.is_closed
+            && (state.pending.is_some() || state.is_writing)
+            && state.writes < enough
+            && Instant::now() < deadline
+        {
+            state.is_urgent = true;
+            self.changed.notify_all();
+            let left = deadline.saturating_duration_since(Instant::now());
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.is_urgent = false;
+    }
+
+    /// Takes over the prompts that interfaces which have ended left queued in a session. Another interface that asks gets none of them.
+    pub(super) fn take_queue(&self, key: &str) -> Option<Offer> {
+        let prompts = self.try_take_queue(key).unwrap_or_else(|error| {
+            warn!(error = ?error.to_string(), "queued prompts of an ended interface are not read");
+            Vec::new()
+        });
+        (!prompts.is_empty()).then(|| self.offer(key, prompts))
+    }
+
+    /// Makes prompts a part of what this interface has, though it does not know of them yet.
+    fn offer(&self, key: &str, prompts: Vec<String>) -> Offer {
+        let mut state = self.lock();
+        while state.is_writing {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.is_used = true;
+        state.last_offer += 1;
+        let offer = Offer { number: state.last_offer, prompts };
+        offer.add_to(&mut state.written, key);
+        if let Some(pending) = &mut state.pending {
+            offer.add_to(pending, key);
+        }
+        state.offers.push((key.to_owned(), offer.clone()));
+        offer
+    }
+
+    fn try_take_queue(&self, key: &str) -> io::Result<Vec<String>> {
+        let Some((folder, name)) = self.open(false)? else { return Ok(Vec::new()) };
+        let _lock = folder.lock(LOCK_TIME)?;
+        let Some(mut file) = read(&folder, &name)? else { return Ok(Vec::new()) };
+        let has_ended = |owner: &str| has_ended(&folder, &owner_file(&name, owner));
+        let taken = file.take_queue(&self.owner, key, has_ended);
+        if !taken.is_empty() {
+            self.own_queue(&folder, &name)?;
+            write(&folder, &name, &file, true)?;
+        }
+        remove_ended(&folder, &name, &file)?;
+        Ok(taken)
+    }
+
+    /// Locks the file that says that this interface runs, and creates it if there is none.
+    fn own_queue(&self, folder: &Folder, name: &OsStr) -> io::Result<()> {
+        let mut state = self.lock();
+        if state.owner_lock.is_none() {
+            let file = folder.create_file(&owner_file(name, &self.owner), OFlags::RDONLY)?;
+            file.try_lock()?;
+            state.owner_lock = Some(file);
+        }
+        Ok(())
     }
 
     /// Writes what was not written yet, and nothing after that. The session that is shown now is the last one, whatever other interfaces
@@ -121,7 +217,10 @@ impl Keep {
             }
             state.written.shown = None;
         }
-        drop(self.write(state));
+        let mut state = self.write(state);
+        // A queue that is left can be taken from now on.
+        state.owner_lock = None;
+        drop(state);
         self.changed.notify_all();
     }
 
@@ -134,6 +233,7 @@ impl Keep {
         let stored = self.store(&written, &kept);
         let mut state = self.lock();
         state.is_writing = false;
+        state.writes += 1;
         state.written_at = Some(Instant::now());
         match stored {
             Ok(()) => state.written = kept,
@@ -156,20 +256,18 @@ impl Keep {
     fn store(&self, before: &Kept, after: &Kept) -> io::Result<()> {
         let Some((folder, name)) = self.open(true)? else { return Ok(()) };
         let _lock = folder.lock(LOCK_TIME)?;
-        let mut kept = match read(&folder, &name) {
-            Ok(kept) => kept.unwrap_or_default(),
+        let mut file = match read(&folder, &name) {
+            Ok(file) => file.unwrap_or_default(),
             Err(_) => {
                 set_aside(&folder, &name);
-                Kept::default()
+                KeptFile::default()
             }
         };
-        kept.merge(before, after);
-        let mut new = name.clone();
-        new.push(".new");
-        folder.remove(&new)?;
-        let mut file = folder.create_file(&new, OFlags::WRONLY)?;
-        file.write_all(&serde_json::to_vec(&kept)?)?;
-        folder.rename(&new, &name)
+        let is_queue_changed = file.merge(&self.owner, before, after);
+        if file.has_queue_of(&self.owner) {
+            self.own_queue(&folder, &name)?;
+        }
+        write(&folder, &name, &file, is_queue_changed)
     }
 
     /// Opens the folder, and returns it with the name of the file; `None` if there is none.
@@ -193,8 +291,55 @@ impl Keep {
     }
 }
 
+impl Offer {
+    fn add_to(&self, kept: &mut Kept, key: &str) {
+        kept.drafts.entry(key.to_owned()).or_default().queued.extend_from_slice(&self.prompts);
+    }
+}
+
+/// Returns the name of the file that an interface has locked.
+fn owner_file(name: &OsStr, owner: &str) -> OsString {
+    let mut file = name.to_owned();
+    file.push(format!("{OWNER}{owner}"));
+    file
+}
+
+/// Returns whether the interface that has locked this file has ended.
+fn has_ended(folder: &Folder, owner: &OsStr) -> bool {
+    match folder.open_file(owner, OFlags::RDONLY) {
+        Ok(file) => file.try_lock_shared().is_ok(),
+        Err(error) => error.kind() == ErrorKind::NotFound,
+    }
+}
+
+/// Removes the files of interfaces that have ended without a queue. To be called with the folder locked.
+fn remove_ended(folder: &Folder, name: &OsStr, content: &KeptFile) -> io::Result<()> {
+    for file in folder.names()? {
+        let owner = file.to_str().zip(name.to_str()).and_then(|(file, name)| file.strip_prefix(name));
+        let Some(owner) = owner.and_then(|rest| rest.strip_prefix(OWNER)) else { continue };
+        if !content.has_queue_of(owner) && has_ended(folder, &file) {
+            folder.remove(&file)?;
+        }
+    }
+    Ok(())
+}
+
+/// Replaces a file. A queue has to survive a loss of power: a prompt that was sent must not be offered again.
+fn write(folder: &Folder, name: &OsStr, content: &KeptFile, is_durable: bool) -> io::Result<()> {
+    let mut new = name.to_owned();
+    new.push(".new");
+    folder.remove(&new)?;
+    let mut file = folder.create_file(&new, OFlags::WRONLY)?;
+    file.write_all(&serde_json::to_vec(content)?)?;
+    if is_durable {
+        file.sync_data()?;
+    }
+    folder.rename(&new, name)?;
+    if is_durable { folder.sync() } else { Ok(()) }
+}
+
 /// Reads a file; `None` if there is none.
-fn read(folder: &Folder, name: &OsStr) -> io::Result<Option<Kept>> {
+fn read(folder: &Folder, name: &OsStr) -> io::Result<Option<KeptFile>> {
     let file = match folder.open_file(name, OFlags::RDONLY) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),

@@ -60,6 +60,7 @@ mod highlight;
 mod hub;
 mod keep;
 mod kept;
+mod lease;
 mod news;
 mod outbox;
 mod pane;
@@ -76,7 +77,7 @@ mod turn;
 
 pub use azureal_snapshots::Diff;
 pub use file_changes::{FileChanges, UndoQuestion};
-pub use kept::{Draft, Kept};
+pub use kept::{Draft, Kept, Offer};
 pub use news::{AgentLine, News, NextAgent, Opened, SearchNews, SessionLine, TurnNews};
 pub use request::{EditPurpose, PaneId, ReadWith, Request};
 
@@ -150,6 +151,7 @@ impl Desk {
             | Request::FindPrompt { pane, .. }
             | Request::FindText { pane, .. }
             | Request::Cancel { pane }
+            | Request::AwaitLease { pane }
             | Request::Answer { pane, .. }
             | Request::Compact { pane }
             | Request::Changes { pane, .. }

@@ -9,7 +9,7 @@ use azureal_core::{Event, Seq, SessionId, SessionRecord, StoredEvent};
 
 use azureal_transcript::Tone;
 
-use super::{FileChanges, Kept, PaneId, UndoQuestion};
+use super::{FileChanges, Kept, Offer, PaneId, UndoQuestion};
 use crate::error::Error;
 use crate::meter::Meter;
 use crate::search::{Hit, Total};
@@ -109,6 +109,11 @@ pub enum News {
     },
     /// The session of a pane was deleted.
     Deleted {
+        /// The pane.
+        pane: PaneId,
+    },
+    /// No process runs a turn in the session of a pane, a moment ago. The answer to [`AwaitLease`](super::Request::AwaitLease).
+    LeaseFree {
         /// The pane.
         pane: PaneId,
     },
@@ -230,6 +235,8 @@ pub struct Opened {
     pub events: Vec<StoredEvent>,
     /// The agent and model that the next turn uses.
     pub next: NextAgent,
+    /// Prompts that an interface which has ended left queued in the session.
+    pub offer: Option<Offer>,
 }
 
 /// The agent of the next turn.
@@ -312,6 +319,8 @@ pub enum TurnNews {
     },
     /// No turn of the pane runs any more.
     Over {
+        /// Whether this interface started it.
+        is_ours: bool,
         /// Why the turn is not stored, if it is not.
         error: Option<Error>,
         /// The prompt, if it is not in the session.

@@ -12,6 +12,7 @@ use futures_executor::block_on;
 use super::compaction::Compaction;
 use super::following::{Following, LIVE_PACE};
 use super::hub::HubMessage;
+use super::lease::LeaseWaits;
 use super::outbox::OpenPane;
 use super::questions::answer;
 use super::reading::RenderedContext;
@@ -19,7 +20,7 @@ use super::running::OwnTurn;
 use super::search::Search;
 use super::shared::Shared;
 use super::turn::Turn;
-use super::{News, NextAgent, Opened, Request, TurnNews};
+use super::{Kept, News, NextAgent, Opened, Request, TurnNews};
 use crate::error::Error;
 use crate::meter::Meter;
 use crate::turns::TurnSettings;
@@ -147,6 +148,10 @@ impl PaneThread {
             Request::Cancel { .. } => {
                 self.cancel();
                 Ok(())
+            }
+            Request::AwaitLease { .. } => {
+                let session = stored(self.following().session());
+                session.map(|session| LeaseWaits::wait(&self.shared, session, self.pane))
             }
             Request::Answer { question, option, .. } => {
                 let control = match &self.own {
@@ -312,6 +317,7 @@ impl PaneThread {
             meter: Meter::of(&record, self.shared.threshold()),
             events,
             next: self.shared.next_agent(Some(&record)),
+            offer: self.shared.keep.take_queue(&Kept::key(&record)),
             record: record.clone(),
         };
         self.following().start(&record, seen);

@@ -95,6 +95,13 @@ pub enum Request {
         /// The model; `None` for the session's.
         model: Option<String>,
     },
+    /// Waits until no other process runs a turn in the session of a pane. Answer: [`News::LeaseFree`](super::News::LeaseFree).
+    ///
+    /// An interface that keeps a prompt because another process runs a turn asks for this, and sends it then.
+    AwaitLease {
+        /// The pane.
+        pane: PaneId,
+    },
     /// Cancels the turn of a pane, also one that another azureal of this machine runs.
     Cancel {
         /// The pane.

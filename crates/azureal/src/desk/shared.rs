@@ -9,6 +9,7 @@ use futures_executor::block_on;
 use super::highlight::Highlights;
 use super::hub::HubMessage;
 use super::keep::Keep;
+use super::lease::LeaseWaits;
 use super::outbox::Outbox;
 use super::paths::Paths;
 use super::running::RunningTurns;
@@ -23,6 +24,7 @@ pub(super) struct Shared {
     pub(super) workspace: Arc<Workspace>,
     pub(super) outbox: Arc<Outbox>,
     pub(super) turns: RunningTurns,
+    pub(super) lease_waits: LeaseWaits,
     pub(super) keep: Arc<Keep>,
     pub(super) paths: Paths,
     pub(super) searches: Searches,
@@ -45,6 +47,7 @@ impl Shared {
             workspace,
             outbox,
             turns: RunningTurns::default(),
+            lease_waits: LeaseWaits::default(),
             paths: Paths::default(),
             searches: Searches::default(),
             highlights: Highlights::default(),
@@ -59,6 +62,10 @@ impl Shared {
         let (mut kept, notice) = self.keep.restore();
         if let Some(session) = self.session_of_orphan(kept.shown.as_deref()) {
             kept.shown = Some(session);
+        }
+        if let Some(offer) = self.keep.take_queue("") {
+            kept.drafts.entry(String::new()).or_default().queued = offer.prompts;
+            kept.offers.push(offer.number);
         }
         self.outbox.send(News::Restored(Box::new(kept)));
         if let Some(notice) = notice {

@@ -72,6 +72,8 @@ impl Turn {
     /// Runs the turn. Returns why it is not stored, and whether the prompt was sent.
     fn submit(&self) -> (Option<Error>, bool) {
         self.shared.wait_for_recovery();
+        // Before its turn begins, the prompt is in no queue: it is sent once, also if this process is killed.
+        self.shared.keep.flush();
         // Another process may have been killed since. The agent should know of the undo.
         self.shared.workspace.recover_undo_before_turn();
         let prompt = Prompt::new(self.target.clone(), self.prompt.clone());
@@ -95,7 +97,7 @@ impl Turn {
     fn end(&self, error: Option<Error>, has_begun: bool) {
         let unsent = (!has_begun).then(|| self.prompt.clone());
         let (sent, is_sent) = mpsc::channel();
-        let over = Box::new(TurnNews::Over { error, unsent });
+        let over = Box::new(TurnNews::Over { is_ours: true, error, unsent });
         // The thread of the pane sends it, so that its other news come before or after.
         self.thread.send(PaneMessage::Ended { over, sent }).ok();
         // Without an answer the pane is closed.

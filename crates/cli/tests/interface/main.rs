@@ -16,3 +16,4 @@ mod real_agents;
 mod search;
 mod settings;
 mod terminal;
+mod waiting;

@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 /// A project with a home.
 pub(crate) struct Place {
     folder: ProjectFolder,
+    /// The store, if it is not the file of the project.
+    store: Option<String>,
 }
 
 impl Deref for Place {
@@ -23,7 +25,12 @@ impl Deref for Place {
 
 impl Place {
     pub(crate) fn new() -> Self {
-        let place = Self { folder: ProjectFolder::new() };
+        Self::with_store(None)
+    }
+
+    /// Creates a project whose sessions are in this store.
+    pub(crate) fn with_store(store: Option<String>) -> Self {
+        let place = Self { folder: ProjectFolder::new(), store };
         fs::create_dir(place.path("home")).unwrap();
         place
     }
@@ -35,7 +42,16 @@ impl Place {
             .env("HOME", self.path("home"))
             .env("PATH", self.programs())
             .env("TERM", "xterm-256color")
-            .env("LANG", "C.UTF-8");
+            .env("LANG", "C.UTF-8")
+            .envs(self.store.iter().map(|store| ("AZUREAL_STORE", store)));
+        command
+    }
+
+    /// Returns the program as on another machine, in a clone of the project: only the store is shared.
+    pub(crate) fn command_elsewhere(&self, arguments: &[&str]) -> Command {
+        let mut command = self.command(arguments);
+        self.file("elsewhere/p/.git/HEAD", "ref: refs/heads/main\n");
+        command.current_dir(self.path("elsewhere/p")).env("HOME", self.path("elsewhere"));
         command
     }
 
@@ -75,7 +91,7 @@ impl Place {
     /// Imports a session with exactly these events.
     pub(crate) fn session_of(&self, name: &str, events: &[Value]) {
         let file = self.session_file(name, events);
-        let output = self.run(&["import", file.to_str().unwrap()]);
+        let output = self.run(&["import", "--yes", file.to_str().unwrap()]);
         assert!(output.status.success(), "{output:?}");
     }
 

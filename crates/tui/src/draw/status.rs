@@ -178,8 +178,13 @@ fn hints(state: &State) -> Vec<String> {
     } else if slot.is_running() && slot.cancelled.is_none() {
         let words = if is_small(state) { "cancel" } else { "cancels the turn" };
         hints.push(format!("{} {words}", label(Context::Anywhere, Action::Back)));
+    } else if !slot.is_running() && slot.awaits_lease && slot.waiting.has_next() {
+        hints.push("waits for a turn of another process".to_owned());
+        hints.push(format!("{} holds the prompt", label(Context::Anywhere, Action::Back)));
+        hints.extend(of(Context::Prompt, &[Action::EditWaiting]));
     } else if !slot.is_running() && slot.prompt.is_empty() && !slot.waiting.is_empty() {
-        hints.push(format!("{enter} sends the waiting prompt"));
+        let prompts = if slot.waiting.len() == 1 { "prompt" } else { "prompts" };
+        hints.push(format!("{enter} sends the waiting {prompts}"));
         hints.extend(of(Context::Prompt, &[Action::EditWaiting]));
     } else if !slot.is_running() {
         hints.extend(of(Context::Prompt, &[Action::Send]));

@@ -208,7 +208,7 @@ impl Pane {
 
     fn turn_news(&mut self, news: &TurnNews) -> Vec<Request> {
         self.asked.has_failed = false;
-        if let TurnNews::Over { error, unsent } = news {
+        if let TurnNews::Over { error, unsent, .. } = news {
             return self.over(error.as_ref(), unsent.as_deref());
         }
         if let TurnNews::Notice(text) = news {
@@ -436,7 +436,9 @@ impl Pane {
             }
             self.is_stale = true;
         }
-        if let Some(error) = error {
+        // A prompt that another turn is in the way of waits: that is no failure.
+        let is_waiting = |error: &&azureal::Error| unsent.is_some() && error.kind() == "busy";
+        if let Some(error) = error.filter(|error| !is_waiting(error)) {
             let hint = error.hint().map(|hint| format!(" · {hint}")).unwrap_or_default();
             self.notice(Level::Error, format!("{}{hint}", error.message()));
         }

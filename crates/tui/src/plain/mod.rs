@@ -204,7 +204,7 @@ impl Plain<'_> {
 
     fn is_running(&self) -> bool {
         let state = &self.conversation.state;
-        state.slots.values().any(|slot| slot.is_running() || !slot.waiting.is_empty() && !slot.is_held)
+        state.slots.values().any(|slot| slot.is_running() || slot.waiting.has_next())
     }
 
     /// Prints the mark when a line is expected: the agent has answered, or asks something.

@@ -53,23 +53,21 @@ impl History {
         kept.map(|entry| entry.text.to_string()).collect()
     }
 
-    /// Adds a prompt that was not sent as the newest. An older entry with the same text is removed. A blank text is not added.
+    /// Notes that a session has a prompt.
+    pub fn mark_sent(&mut self, text: &str) {
+        if let Some(entry) = self.entries.iter_mut().rfind(|entry| *entry.text == *text) {
+            entry.is_sent = true;
+        }
+    }
+
+    /// Adds a prompt as the newest. An older entry with the same text is removed. A blank text is not added.
     pub fn add(&mut self, text: &str) {
-        self.add_newest(text, false);
-    }
-
-    /// Adds a prompt that was sent.
-    pub fn add_sent(&mut self, text: &str) {
-        self.add_newest(text, true);
-    }
-
-    fn add_newest(&mut self, text: &str, is_sent: bool) {
         if text.trim().is_empty() {
             return;
         }
         self.entries.retain(|entry| *entry.text != *text);
         self.next += 1;
-        self.entries.push_back(Entry { id: EntryId(self.next), text: text.into(), is_sent });
+        self.entries.push_back(Entry { id: EntryId(self.next), text: text.into(), is_sent: false });
         self.drop_oldest(|entry| entry.text.len() > LARGE, MOST_LARGE, MOST_LARGE_BYTES);
         self.drop_oldest(|entry| entry.text.len() <= LARGE, MOST_ENTRIES, MOST_BYTES);
     }
@@ -167,7 +165,8 @@ mod tests {
         let kept = history.kept();
         assert_eq!(kept.get(..2).unwrap_or_default(), ["a", "b"]);
         assert_eq!(kept.iter().skip(2).filter_map(|text| text.chars().next()).collect::<String>(), "45");
-        history.add_sent(&"y".repeat(9 << 20));
+        history.add(&"y".repeat(9 << 20));
+        history.mark_sent(&"y".repeat(9 << 20));
         assert_eq!((history.len(), history.kept().len()), (4, 3), "a sent one is not written to disk");
     }
 

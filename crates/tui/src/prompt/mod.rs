@@ -158,7 +158,7 @@ impl PromptBox {
     /// is in the history before it.
     pub fn take(&mut self, history: &mut History) -> String {
         let text = self.empty_into(history);
-        history.add_sent(&text);
+        history.add(&text);
         text
     }
 

@@ -17,18 +17,15 @@ const SHOWN: usize = 400;
 /// Prompts that wait for the end of the running turn.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Waiting {
-    /// The prompt that goes out first. The running turn is cancelled for it.
-    pub staged: Option<String>,
+    /// Prompts that the user has sent: they go out first, whatever happens to the queue. The running turn may be cancelled for the first one.
+    staged: VecDeque<String>,
     /// Prompts for after the turn, in order.
-    pub queued: VecDeque<String>,
+    queued: VecDeque<String>,
+    /// Whether the queue waits for a key.
+    is_held: bool,
 }
 
 impl Waiting {
-    /// Returns the prompts that were kept as queued.
-    pub fn from_kept(prompts: &[String]) -> Self {
-        Self { staged: None, queued: prompts.iter().cloned().collect() }
-    }
-
     /// Returns all prompts in the order in which they go out.
     pub fn kept(&self) -> Vec<String> {
         self.staged.iter().chain(&self.queued).cloned().collect()
@@ -36,36 +33,69 @@ impl Waiting {
 
     /// Returns whether no prompt waits.
     pub fn is_empty(&self) -> bool {
-        self.staged.is_none() && self.queued.is_empty()
+        self.staged.is_empty() && self.queued.is_empty()
+    }
+
+    /// Returns the number of prompts.
+    pub fn len(&self) -> usize {
+        self.staged.len() + self.queued.len()
+    }
+
+    /// Returns whether a prompt goes out without a key.
+    pub fn has_next(&self) -> bool {
+        !self.staged.is_empty() || (!self.is_held && !self.queued.is_empty())
     }
 
     /// Stages a prompt. If there is a staged one, both go out in the order in which they were typed.
     pub fn stage(&mut self, prompt: String) {
-        match self.staged {
-            None => self.staged = Some(prompt),
-            Some(_) => self.queued.push_back(prompt),
+        match self.staged.is_empty() || self.is_held {
+            true => self.staged.push_back(prompt),
+            false => self.queued.push_back(prompt),
         }
     }
 
     /// Queues a prompt.
     pub fn queue(&mut self, prompt: String) {
+        self.is_held &= !self.queued.is_empty();
         self.queued.push_back(prompt);
     }
 
-    /// Queues a prompt before the others: it was to go out already.
-    pub fn queue_first(&mut self, prompt: String) {
-        self.queued.push_front(prompt);
+    /// Puts a prompt before the others: it was to go out already.
+    pub fn put_back(&mut self, prompt: String) {
+        self.staged.push_front(prompt);
     }
 
-    /// Takes the prompt that goes out next.
+    /// Queues prompts that go out only by a key. Those that are to go out do so.
+    pub fn offer(&mut self, prompts: &[String]) {
+        if !self.is_held {
+            self.staged.append(&mut self.queued);
+        }
+        self.queued.extend(prompts.iter().cloned());
+        self.is_held = !self.queued.is_empty();
+    }
+
+    /// Lets all prompts wait for a key.
+    pub fn hold(&mut self) {
+        self.staged.append(&mut self.queued);
+        std::mem::swap(&mut self.staged, &mut self.queued);
+        self.is_held = !self.queued.is_empty();
+    }
+
+    /// Lets the prompts go out.
+    pub fn release(&mut self) {
+        self.is_held = false;
+    }
+
+    /// Takes the prompt that goes out next, unless it waits for a key.
     pub fn take_next(&mut self) -> Option<String> {
-        self.staged.take().or_else(|| self.queued.pop_front())
+        let queue = if self.is_held { None } else { Some(&mut self.queued) };
+        self.staged.pop_front().or_else(|| queue?.pop_front())
     }
 
     /// Moves the last waiting prompt into the box. The text of the box becomes the newest entry of the history. Returns whether there was a
     /// waiting prompt.
     pub fn edit_last(&mut self, prompt: &mut PromptBox, history: &mut History) -> bool {
-        let Some(last) = self.queued.pop_back().or_else(|| self.staged.take()) else { return false };
+        let Some(last) = self.queued.pop_back().or_else(|| self.staged.pop_back()) else { return false };
         prompt.clear_into(history);
         prompt.set_text(&last);
         true
@@ -73,8 +103,7 @@ impl Waiting {
 
     /// Returns the rows that the prompts need, at most `most`.
     pub fn height(&self, most: u16) -> u16 {
-        let count = usize::from(self.staged.is_some()) + self.queued.len();
-        u16::try_from(count).unwrap_or(most).min(most)
+        u16::try_from(self.len()).unwrap_or(most).min(most)
     }
 
     /// Draws one row for each prompt. If there are more than rows, the last row has their number. `edit` is the hint of the key that edits
@@ -84,12 +113,16 @@ impl Waiting {
         if area.width < 4 {
             return;
         }
-        let total = usize::from(self.staged.is_some()) + self.queued.len();
+        let total = self.len();
         let staged = self
             .staged
             .iter()
             .map(|prompt| ("staged, goes out when this turn has ended:", "staged:", prompt));
-        let queued = self.queued.iter().map(|prompt| ("queued for after this turn:", "queued:", prompt));
+        let (long, short) = match self.is_held {
+            true => ("held until you send it:", "held:"),
+            false => ("queued for after this turn:", "queued:"),
+        };
+        let queued = self.queued.iter().map(|prompt| (long, short, prompt));
         for (index, (y, (long, short, prompt))) in
             (area.y..area.bottom()).zip(staged.chain(queued)).enumerate()
         {

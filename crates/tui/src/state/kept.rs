@@ -43,6 +43,11 @@ impl Keeper {
         self.kept.shown.as_deref()
     }
 
+    /// Notes that an offer of the desk was received.
+    pub(crate) fn received(&mut self, offer: u64) {
+        self.kept.offers.push(offer);
+    }
+
     /// Takes the draft of a session, if an earlier interface kept one.
     pub(crate) fn take_draft(&mut self, key: &str) -> Option<Draft> {
         self.kept.drafts.remove(key)
@@ -52,7 +57,7 @@ impl Keeper {
     pub(crate) fn put_draft(&mut self, slot: &Slot) {
         let draft = draft_of(slot);
         if draft != Draft::default() {
-            let key = slot.pane.record().map(key).unwrap_or_default();
+            let key = slot.pane.record().map(Kept::key).unwrap_or_default();
             join(self.kept.drafts.entry(key).or_default(), draft);
         }
     }
@@ -76,13 +81,13 @@ impl Keeper {
 
     /// Returns whether a session has events that the user has not seen. A session that was never shown here has none.
     pub(crate) fn is_unread(&self, record: &SessionRecord) -> bool {
-        let seen = self.kept.seen.get(&key(record));
+        let seen = self.kept.seen.get(&Kept::key(record));
         seen.is_some_and(|seen| *seen < record.counts.events)
     }
 
     /// Notes that the user has seen a session up to its last event.
     pub(crate) fn saw(&mut self, record: &SessionRecord, now_ms: u64) {
-        let seen = self.kept.seen.entry(key(record)).or_default();
+        let seen = self.kept.seen.entry(Kept::key(record)).or_default();
         if *seen != record.counts.events {
             *seen = record.counts.events;
             self.touch(now_ms);
@@ -101,7 +106,7 @@ impl Keeper {
             return None;
         }
         (self.is_stale, self.due_ms, self.last_ms) = (false, None, now_ms);
-        self.kept.shown = slots.get(&shown).and_then(|slot| slot.pane.record()).map(key);
+        self.kept.shown = slots.get(&shown).and_then(|slot| slot.pane.record()).map(Kept::key);
         self.kept.history = history.kept();
         while self.kept.drafts.len() > MOST_DRAFTS {
             self.kept.drafts.pop_first();
@@ -111,7 +116,7 @@ impl Keeper {
         kept.history.extend(slots.values().flat_map(|slot| slot.prompt.other_drafts()));
         for slot in slots.values() {
             let draft = draft_of(slot);
-            let key = slot.pane.record().map(key).unwrap_or_default();
+            let key = slot.pane.record().map(Kept::key).unwrap_or_default();
             if draft != Draft::default() {
                 join(kept.drafts.entry(key).or_default(), draft);
             }
@@ -133,9 +138,4 @@ fn join(draft: &mut Draft, other: Draft) {
         draft.queued.push(other.text);
     }
     draft.queued.extend(other.queued);
-}
-
-/// Returns the key of a session: its UUID, or its number in a file that has none.
-pub(crate) fn key(record: &SessionRecord) -> String {
-    record.uuid.map_or_else(|| record.id.to_string(), |uuid| uuid.to_string())
 }

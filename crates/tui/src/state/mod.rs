@@ -10,7 +10,7 @@ mod slot;
 pub use effect::Effect;
 pub use settings::Settings;
 
-pub(crate) use kept::{Keeper, key as key_of};
+pub(crate) use kept::Keeper;
 pub(crate) use notices::Notices;
 pub(crate) use slot::{Cancelled, Slot};
 

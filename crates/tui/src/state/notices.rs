@@ -50,6 +50,11 @@ impl Notices {
         self.notices.retain(|notice| notice.text != text);
     }
 
+    /// Removes the notices that begin with a text.
+    pub(crate) fn remove_all(&mut self, beginning: &str) {
+        self.notices.retain(|notice| !notice.text.starts_with(beginning));
+    }
+
     /// Adds an error with its hint.
     pub(crate) fn add_error(&mut self, error: &Error, now_ms: u64) {
         let text = match error.hint() {

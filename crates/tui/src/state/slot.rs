@@ -24,8 +24,10 @@ pub(crate) struct Slot {
     pub(crate) cancelled: Option<Cancelled>,
     /// Whether the turn ended without success. Set before it is over.
     pub(crate) has_failed: bool,
-    /// Whether waiting prompts wait for the user: the last turn failed or was cancelled.
-    pub(crate) is_held: bool,
+    /// Whether the last turn of this interface failed or was cancelled, so that the user has to do something.
+    pub(crate) needs_user: bool,
+    /// Whether the desk was asked to tell when no other process runs a turn.
+    pub(crate) awaits_lease: bool,
     /// Whether the turn has ended while it was shown, and another one was shown instead.
     pub(crate) is_unread: bool,
 }
@@ -53,7 +55,8 @@ impl Slot {
             is_sent: false,
             cancelled: None,
             has_failed: false,
-            is_held: false,
+            needs_user: false,
+            awaits_lease: false,
             is_unread: false,
         }
     }

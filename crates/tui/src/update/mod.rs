@@ -59,7 +59,8 @@ pub fn update(state: &mut State, message: Message, now_ms: u64) -> Vec<Request> 
     }
     requests.extend(arrange(state));
     if let Some(kept) = state.keeper.due(&state.slots, state.shown, &state.history, now_ms) {
-        requests.push(Request::Keep(Box::new(kept)));
+        // Before a prompt is sent: it is kept in no queue any more.
+        requests.insert(0, Request::Keep(Box::new(kept)));
     }
     requests
 }

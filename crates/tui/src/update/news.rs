@@ -1,14 +1,14 @@
 //! News of the desk.
 
 use azureal::Outcome;
-use azureal::desk::{Draft, EditPurpose, News, NextAgent, PaneId, Request, TurnNews};
+use azureal::desk::{Draft, EditPurpose, Kept, News, NextAgent, PaneId, Request, TurnNews};
 use azureal::transcript::ascii_marks;
 
 use super::{actions, prompting, slots, switching};
 use crate::keys::Action;
 use crate::overlay::{self, ContextParts, Layer};
-use crate::prompt::{History, Waiting};
-use crate::state::{Effect, Focus, State, key_of};
+use crate::prompt::History;
+use crate::state::{Effect, Focus, State};
 
 /// Takes news.
 pub(super) fn take(state: &mut State, news: News) -> Vec<Request> {
@@ -46,6 +46,7 @@ fn pane_of(news: &News) -> Option<PaneId> {
         | News::Counted { pane, .. }
         | News::Changed { pane }
         | News::Deleted { pane }
+        | News::LeaseFree { pane }
         | News::Turn { pane, .. }
         | News::Changes { pane, .. }
         | News::UndoPlanned { pane, .. }
@@ -64,12 +65,17 @@ fn act(state: &mut State, news: News) -> Vec<Request> {
             return open_last_shown(state);
         }
         News::Opened(opened) => {
-            let key = key_of(&opened.record);
+            let key = Kept::key(&opened.record);
             if let Some(draft) = state.keeper.take_draft(&key) {
                 put_draft(state, opened.pane, &draft);
             }
+            if let Some(offer) = opened.offer {
+                state.keeper.received(offer.number);
+                put_draft(state, opened.pane, &Draft { text: String::new(), queued: offer.prompts });
+            }
             state.list.select(opened.record.id);
         }
+        News::LeaseFree { pane } => return prompting::lease_free(state, pane),
         News::Turn { pane, news } => return turn(state, pane, *news),
         News::Deleted { pane } if state.slots.contains_key(&pane) => {
             state.inform("the session was deleted");
@@ -158,7 +164,7 @@ fn act(state: &mut State, news: News) -> Vec<Request> {
             }
             // Another turn began in the moment of Enter: the prompt is sent after it.
             match pane.filter(|pane| state.slots.contains_key(pane)).zip(unsent) {
-                Some((pane, prompt)) => prompting::wait(state, pane, prompt),
+                Some((pane, prompt)) => return prompting::wait(state, pane, prompt, &error),
                 None => state.notices.add_error(&error, state.now_ms),
             }
         }
@@ -197,7 +203,7 @@ fn changes_read(
 }
 
 /// Takes what an earlier interface kept.
-fn restore(state: &mut State, kept: azureal::desk::Kept) {
+fn restore(state: &mut State, kept: Kept) {
     let mut history = History::from_kept(&kept.history);
     for prompt in state.history.kept() {
         history.add(&prompt);
@@ -209,7 +215,7 @@ fn restore(state: &mut State, kept: azureal::desk::Kept) {
     }
 }
 
-/// Puts a draft into the box of a pane. Text that is there already stays; then the draft goes to the history.
+/// Puts a draft into the box of a pane. Text that is there already stays; then the draft goes to the history. Its queued prompts wait for a key.
 fn put_draft(state: &mut State, pane: PaneId, draft: &Draft) {
     let Some(slot) = state.slots.get_mut(&pane) else { return };
     if slot.prompt.is_empty() {
@@ -217,13 +223,9 @@ fn put_draft(state: &mut State, pane: PaneId, draft: &Draft) {
     } else {
         state.history.add(&draft.text);
     }
-    if slot.waiting.is_empty() {
-        slot.waiting = Waiting::from_kept(&draft.queued);
-        slot.is_held = !slot.waiting.is_empty();
-    } else {
-        for prompt in &draft.queued {
-            slot.waiting.queue(prompt.clone());
-        }
+    if !draft.queued.is_empty() {
+        slot.waiting.offer(&draft.queued);
+        state.keeper.hurry(state.now_ms);
     }
 }
 
@@ -234,7 +236,7 @@ fn open_last_shown(state: &mut State) -> Vec<Request> {
     }
     let is_untouched = state.slots.len() == 1 && state.slot().is_some_and(crate::state::Slot::is_untouched);
     let last = state.keeper.last_shown().and_then(|key| {
-        state.list.lines().iter().find(|line| key_of(&line.record) == key).map(|line| line.record.id)
+        state.list.lines().iter().find(|line| Kept::key(&line.record) == key).map(|line| line.record.id)
     });
     match last {
         Some(session) if is_untouched => slots::open(state, session),
@@ -274,7 +276,8 @@ fn turn(state: &mut State, pane: PaneId, news: TurnNews) -> Vec<Request> {
                 slot.has_failed = complete.ending() != Outcome::Done;
             }
         }
-        TurnNews::Over { error, .. } => return over(state, pane, error.as_ref()),
+        TurnNews::Began { prompt: Some(prompt), is_ours: true, .. } => state.history.mark_sent(&prompt),
+        TurnNews::Over { is_ours, error, .. } => return over(state, pane, error.as_ref(), is_ours),
         TurnNews::Notice(text) if pane != state.shown => {
             let name = slots::name(state, pane);
             state.inform(&format!("{name}: {text}"));
@@ -307,7 +310,7 @@ fn ask(state: &mut State, pane: PaneId, question: azureal::core::bridge::Questio
 }
 
 /// A turn is over.
-fn over(state: &mut State, pane: PaneId, error: Option<&azureal::Error>) -> Vec<Request> {
+fn over(state: &mut State, pane: PaneId, error: Option<&azureal::Error>, is_ours: bool) -> Vec<Request> {
     state.layers.retain(|layer| !matches!(layer, Layer::Question { pane: other, .. } if *other == pane));
     let name = slots::name(state, pane);
     // The shown pane has a line of its own for it.
@@ -315,7 +318,7 @@ fn over(state: &mut State, pane: PaneId, error: Option<&azureal::Error>) -> Vec<
         state.warn(&format!("{name}: {}", error.message()));
     }
     prompting::end_cancelling(state, pane);
-    let requests = prompting::over(state, pane, error);
+    let requests = prompting::over(state, pane, error, is_ours);
     if !slots::is_running(state, pane) {
         let end = if error.is_some() { "the turn failed" } else { "the turn has ended" };
         bell(state, &format!("{name}: {end}"));

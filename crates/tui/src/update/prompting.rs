@@ -7,7 +7,7 @@ use super::{actions, commands, slots, switching};
 use crate::keys::{Action, Context, Key};
 use crate::overlay::{self, Layer};
 use crate::prompt::{self, PromptOutcome};
-use crate::state::{Cancelled, Effect, Focus, QUIT_AGAIN_MS, State};
+use crate::state::{Cancelled, Effect, Focus, QUIT_AGAIN_MS, Slot, State};
 
 /// The most characters of a prompt that is a title.
 const TITLE_CHARS: usize = 200;
@@ -15,6 +15,8 @@ const TITLE_CHARS: usize = 200;
 /// The notices while a turn is being cancelled.
 const CANCELLING: &str = "cancelling the turn";
 const CANCELLING_WITH_PROMPTS: &str = "cancelling the turn; waiting prompts stay";
+/// The beginning of the notice while another process runs a turn.
+const WAITS: &str = "the prompt waits: ";
 
 /// Takes a key in the prompt box.
 pub(super) fn press(state: &mut State, event: KeyEvent) -> Vec<Request> {
@@ -123,6 +125,10 @@ pub(crate) fn send(state: &mut State, is_queued: bool) -> Vec<Request> {
     let text = slot.prompt.take(&mut state.history);
     state.notices.dismiss();
     state.keeper.hurry(state.now_ms);
+    if !slot.is_running() && slot.awaits_lease {
+        slot.waiting.stage(text);
+        return Vec::new();
+    }
     if !slot.is_running() {
         return submit(state, pane, text);
     }
@@ -136,14 +142,18 @@ pub(crate) fn send(state: &mut State, is_queued: bool) -> Vec<Request> {
     if was.is_some() { Vec::new() } else { vec![Request::Cancel { pane }] }
 }
 
-/// Enter in an empty box: sends the prompt that waits first, if no turn runs.
+/// Enter in an empty box: lets the waiting prompts go out, if no turn runs.
 fn send_waiting(state: &mut State) -> Vec<Request> {
     let pane = state.shown;
     let Some(slot) = state.slots.get_mut(&pane).filter(|slot| !slot.is_running()) else { return Vec::new() };
-    match slot.waiting.take_next() {
-        Some(text) => submit(state, pane, text),
-        None => Vec::new(),
-    }
+    slot.waiting.release();
+    if slot.awaits_lease { Vec::new() } else { send_next(state, pane) }
+}
+
+/// Starts a turn with the prompt that goes out next, if there is one.
+fn send_next(state: &mut State, pane: PaneId) -> Vec<Request> {
+    let next = state.slots.get_mut(&pane).and_then(|slot| slot.waiting.take_next());
+    next.map(|text| submit(state, pane, text)).unwrap_or_default()
 }
 
 /// Starts a turn.
@@ -158,7 +168,7 @@ fn submit(state: &mut State, pane: PaneId, prompt: String) -> Vec<Request> {
     if slot.pane.session().is_none() {
         slot.first_prompt = Some(azureal::visible_line(&prompt).chars().take(TITLE_CHARS).collect());
     }
-    (slot.is_sent, slot.is_held, slot.cancelled, slot.has_failed) = (true, false, None, false);
+    (slot.is_sent, slot.needs_user, slot.cancelled, slot.has_failed) = (true, false, None, false);
     let NextAgent { agent, model } = slot.chosen.take().unwrap_or_default();
     state.keeper.hurry(now_ms);
     vec![Request::Send { pane, prompt, agent, model }]
@@ -183,45 +193,69 @@ pub(super) fn end_cancelling(state: &mut State, pane: PaneId) {
     }
 }
 
-/// The turn of a pane is over: sends what waits, unless the turn failed or the user cancelled it.
-pub(super) fn over(state: &mut State, pane: PaneId, error: Option<&azureal::Error>) -> Vec<Request> {
+/// A turn of a pane is over. If this interface started it and it failed, or the user cancelled it, the prompts wait for a key. Others go out:
+/// at once after a turn of this interface, else when its process has released the session.
+pub(super) fn over(
+    state: &mut State,
+    pane: PaneId,
+    error: Option<&azureal::Error>,
+    is_ours: bool,
+) -> Vec<Request> {
     let Some(slot) = state.slots.get_mut(&pane) else { return Vec::new() };
-    slot.is_sent = false;
+    slot.is_sent &= !is_ours;
     let cancelled = slot.cancelled.take();
     let has_failed = std::mem::take(&mut slot.has_failed) && cancelled != Some(Cancelled::ForPrompt);
-    slot.is_held = error.is_some() || has_failed || cancelled == Some(Cancelled::ByUser);
     let unsent = slot.pane.take_unsent();
-    if let Some(unsent) = unsent {
-        if error.is_some_and(|error| error.kind() == "busy") {
-            wait(state, pane, unsent);
-            return Vec::new();
-        }
-        if slot.prompt.is_empty() {
-            slot.prompt.set_text(&unsent);
-        } else {
-            state.history.add(&unsent);
-            state.warn("the prompt that was not sent is in the history");
-        }
-        state.keeper.hurry(state.now_ms);
+    let busy = error.filter(|error| unsent.is_some() && error.kind() == "busy");
+    let is_cancelled = cancelled == Some(Cancelled::ByUser);
+    slot.needs_user = is_cancelled || (is_ours && busy.is_none() && (error.is_some() || has_failed));
+    let mut requests = Vec::new();
+    match (unsent, busy) {
+        (Some(unsent), Some(busy)) => requests = wait(state, pane, unsent, busy),
+        (Some(unsent), None) => give_back(state, pane, unsent),
+        (None, _) => {}
     }
-    let Some(slot) = state.slots.get_mut(&pane) else { return Vec::new() };
-    if slot.is_held || state.is_quitting {
-        return Vec::new();
+    let Some(slot) = state.slots.get_mut(&pane) else { return requests };
+    if slot.needs_user {
+        slot.waiting.hold();
     }
-    match slot.waiting.take_next() {
-        Some(text) => submit(state, pane, text),
-        None => Vec::new(),
+    if state.is_quitting || slot.awaits_lease || !slot.waiting.has_next() {
+        requests
+    } else if is_ours {
+        send_next(state, pane)
+    } else {
+        slot.awaits_lease = true;
+        vec![Request::AwaitLease { pane }]
     }
 }
 
-/// Another turn runs in the session of a pane: the prompt goes out after its end, before the others that wait.
-pub(super) fn wait(state: &mut State, pane: PaneId, prompt: String) {
+/// Puts a prompt that was not sent where the user sees it.
+fn give_back(state: &mut State, pane: PaneId, unsent: String) {
     let Some(slot) = state.slots.get_mut(&pane) else { return };
-    (slot.is_sent, slot.is_held) = (false, false);
-    slot.waiting.queue_first(prompt);
-    let name = slots::short_name(state, pane);
-    state.warn(&format!("another turn runs in {name}: the prompt waits for its end"));
+    match slot.prompt.is_empty() {
+        true => slot.prompt.set_text(&unsent),
+        false => slot.waiting.put_back(unsent),
+    }
     state.keeper.hurry(state.now_ms);
+}
+
+/// Another process runs a turn in the session of a pane: the prompt goes out after its end, before the others that wait.
+pub(super) fn wait(state: &mut State, pane: PaneId, prompt: String, error: &azureal::Error) -> Vec<Request> {
+    let Some(slot) = state.slots.get_mut(&pane) else { return Vec::new() };
+    slot.is_sent = false;
+    slot.waiting.put_back(prompt);
+    let is_asked = std::mem::replace(&mut slot.awaits_lease, true);
+    state.warn(&format!("{WAITS}{}", error.message()));
+    state.keeper.hurry(state.now_ms);
+    if is_asked { Vec::new() } else { vec![Request::AwaitLease { pane }] }
+}
+
+/// No process runs a turn in the session of a pane: the prompt that waits goes out. While one is still shown, its end is yet to come.
+pub(super) fn lease_free(state: &mut State, pane: PaneId) -> Vec<Request> {
+    let Some(slot) = state.slots.get_mut(&pane) else { return Vec::new() };
+    slot.awaits_lease = false;
+    state.notices.remove_all(WAITS);
+    if slot.is_running() || state.is_quitting { Vec::new() } else { send_next(state, pane) }
 }
 
 /// Chooses the agent and model of the next turn.
@@ -266,9 +300,14 @@ pub(super) fn back(state: &mut State) -> Vec<Request> {
     cancel(state)
 }
 
-/// Cancels the turn that is shown.
+/// Cancels the turn that is shown. If a turn of another process that is not shown is waited for, lets the prompts wait for a key.
 fn cancel(state: &mut State) -> Vec<Request> {
     let pane = state.shown;
+    let waits = |slot: &&mut Slot| !slot.is_running() && slot.awaits_lease && slot.waiting.has_next();
+    if let Some(slot) = state.slots.get_mut(&pane).filter(waits) {
+        slot.waiting.hold();
+        return Vec::new();
+    }
     let Some(slot) = state.slots.get_mut(&pane).filter(|slot| slot.is_running()) else { return Vec::new() };
     let was = slot.cancelled.replace(Cancelled::ByUser);
     let text = if slot.waiting.is_empty() { CANCELLING } else { CANCELLING_WITH_PROMPTS };

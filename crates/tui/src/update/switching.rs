@@ -48,7 +48,7 @@ fn is_free(state: &State) -> bool {
     state.focus == Focus::Prompt
         && state.layers.is_empty()
         && state.slot().is_some_and(|slot| {
-            !slot.is_running() && slot.prompt.is_empty() && slot.waiting.is_empty() && !slot.is_held
+            !slot.is_running() && slot.prompt.is_empty() && slot.waiting.is_empty() && !slot.needs_user
         })
 }
 

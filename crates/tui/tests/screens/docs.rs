@@ -115,6 +115,7 @@ interface, with the keys that lead to them; rows without text are left out.
 
 Everything is reachable by keyboard. F1 lists all keys ([keys.md](keys.md)), and the last line of the screen names those for the moment. Nothing that you
 type is lost: drafts, waiting prompts and the history are on disk within a second. A turn does not need the interface: quit, and it continues.
+A text from `$EDITOR` (Ctrl-G) is in the prompt box also if the editor fails or is killed, or if the text is not UTF-8; then its file is kept and named, and Alt-Z brings the former text back.
 ";
 
 const TUI_TAIL: &str = "

@@ -40,7 +40,7 @@ fn a_turn_that_is_not_stored_is_not_counted() {
     in_turn(&mut screen);
     assert!(header(&mut screen).contains("turn 7"), "{}", header(&mut screen));
     let error = Some(azureal::Error::new("failed", "the output is lost"));
-    screen.news(turn(PANE, TurnNews::Over { error, unsent: None }));
+    screen.news(turn(PANE, TurnNews::Over { is_ours: true, error, unsent: None }));
     assert!(header(&mut screen).contains("turn 6"), "{}", header(&mut screen));
 }
 

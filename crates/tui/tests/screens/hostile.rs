@@ -4,7 +4,7 @@ use azureal::core::acts_on_terminal;
 use azureal::core::bridge::{OptionKind, QuestionOption};
 use azureal::core::event::{DirectoryChanges, FileChange, FileStatus};
 use azureal::desk::{
-    AgentLine, Diff, FileChanges, News, NextAgent, Opened, SessionLine, TurnNews, UndoQuestion,
+    AgentLine, Diff, FileChanges, News, NextAgent, Offer, Opened, SessionLine, TurnNews, UndoQuestion,
 };
 use azureal::{AgentOutput, Error, Event, SessionRecord};
 use azureal_tui::keys::Keys;
@@ -225,6 +225,7 @@ fn one(screen: &mut Screen, text: &str) {
         meter: meter(50),
         events: vec![stored(1, &Event::user(text)), stored(2, &Event::assistant(text))],
         next: NextAgent { agent: Some(text.to_owned()), model: Some(text.to_owned()) },
+        offer: Some(Offer { number: 1, prompts: vec![text.to_owned()] }),
     };
     screen.news(News::Opened(Box::new(opened)));
     paste(screen);
@@ -245,7 +246,10 @@ fn one(screen: &mut Screen, text: &str) {
     let error = || Error::new("x", text).with_hint(text);
     screen.keys("esc f3 /").news(News::Failed { pane: None, error: error(), unsent: None });
     paste(screen);
-    screen.news(turn(PANE, TurnNews::Over { error: Some(error()), unsent: Some(text.to_owned()) }));
+    screen.news(turn(
+        PANE,
+        TurnNews::Over { is_ours: true, error: Some(error()), unsent: Some(text.to_owned()) },
+    ));
     draw(screen, "filter and errors");
     screen.keys("esc esc ctrl-c ctrl-c alt-up ctrl-c");
 }

@@ -2,7 +2,7 @@
 
 use azureal::Error;
 use azureal::core::event::{Complete, Outcome};
-use azureal::desk::{Draft, Kept, News, NextAgent, PaneId, Request, TurnNews};
+use azureal::desk::{Draft, Kept, News, NextAgent, Offer, PaneId, Request, TurnNews};
 use azureal::turns::ActiveTurn;
 use azureal_tui::{Effect, Message};
 
@@ -96,7 +96,8 @@ fn after_an_error_or_an_esc_waiting_prompts_wait_for_the_user() {
                 end_turn(&mut screen, false, Some(Outcome::Cancelled));
             }
             "error" => {
-                screen.news(turn(PANE, TurnNews::Over { error: Some(failure()), unsent: None }));
+                screen
+                    .news(turn(PANE, TurnNews::Over { is_ours: true, error: Some(failure()), unsent: None }));
             }
             _ => end_turn(&mut screen, false, None),
         }
@@ -121,46 +122,179 @@ fn a_waiting_prompt_is_edited_in_the_box() {
 }
 
 #[test]
-fn a_prompt_that_was_not_sent_returns_to_the_box_or_to_the_history() {
+fn a_prompt_that_was_not_sent_returns_to_the_box_or_waits_where_it_is_seen() {
     let mut screen = screen(in_session);
     screen.keys("'First.' enter");
-    screen.news(turn(PANE, TurnNews::Over { error: Some(failure()), unsent: Some("First.".into()) }));
+    screen.news(not_sent(failure(), "First."));
     assert_eq!(prompt_row(&mut screen), "› First.");
     assert!(screen.text().contains("codex is not logged in"));
-    screen.keys("enter 'Second'");
-    screen.news(turn(PANE, TurnNews::Over { error: Some(failure()), unsent: Some("First.".into()) }));
+    screen.keys("enter 'Second'").asked();
+    screen.news(not_sent(failure(), "First."));
     assert_eq!(prompt_row(&mut screen), "› Second");
-    screen.keys("up");
-    assert_eq!(prompt_row(&mut screen), "› First.");
-    screen.keys("down");
-    assert_eq!(prompt_row(&mut screen), "› Second");
+    assert!(screen.text().contains("held until you send it: First."), "{}", screen.text());
+    screen.keys("ctrl-c enter");
+    assert_eq!(screen.asked(), [send(PANE, "First.")]);
 }
+
+fn not_sent(error: Error, prompt: &str) -> News {
+    turn(PANE, TurnNews::Over { is_ours: true, error: Some(error), unsent: Some(prompt.into()) })
+}
+
+fn busy() -> Error {
+    Error::new("busy", "a turn of S12 is running: claude 3 s, run by process 7").with_hint("wait for it")
+}
+
+const AWAIT: Request = Request::AwaitLease { pane: PANE };
+const FREE: News = News::LeaseFree { pane: PANE };
 
 #[test]
 fn a_prompt_that_the_desk_refuses_waits_for_the_turn() {
     let mut screen = screen(in_session);
     screen.keys("'First.' enter");
     screen.asked();
-    screen.news(News::Failed { pane: Some(PANE), error: failure(), unsent: Some("First.".into()) });
-    assert!(screen.text().contains("queued for after this turn: First."));
-    screen.news(over(PANE));
+    screen.news(News::Failed { pane: Some(PANE), error: busy(), unsent: Some("First.".into()) });
+    assert!(screen.text().contains("staged, goes out when this turn has ended: First."));
+    assert_eq!(screen.asked(), [AWAIT]);
+    screen.news(over_elsewhere(PANE));
+    assert_eq!(screen.asked(), [], "it is asked for already");
+    screen.news(FREE);
     assert_eq!(screen.asked(), [send(PANE, "First.")]);
 }
 
 #[test]
-fn a_queued_prompt_that_another_turn_is_in_the_way_of_stays_queued() {
+fn a_prompt_that_another_turn_is_in_the_way_of_goes_out_once_when_the_lease_is_free() {
     let mut screen = screen(in_turn);
     screen.keys("'First.' ctrl-t 'Second.' ctrl-t").news(over(PANE));
     assert_eq!(screen.asked(), [send(PANE, "First.")]);
-    let busy = Error::new("busy", "a turn of S12 is running");
-    screen.news(turn(PANE, TurnNews::Over { error: Some(busy), unsent: Some("First.".into()) }));
-    assert_eq!(screen.asked(), []);
+    screen.news(not_sent(busy(), "First."));
+    assert_eq!(screen.asked(), [AWAIT]);
     assert_eq!(prompt_row(&mut screen), "›");
-    assert!(screen.text().contains("another turn runs in S12: the prompt waits for its end"));
-    let (prompt, since_ms) = (Some("From elsewhere.".into()), screen.now_ms);
-    screen.news(turn(PANE, TurnNews::Began { prompt, first: azureal::Seq(125), since_ms, is_ours: false }));
-    screen.news(over(PANE));
+    let text = screen.text();
+    assert!(text.contains("the prompt waits: a turn of S12 is running: claude 3 s"), "{text}");
+    assert!(!text.contains("✗ a turn"), "that is no failure: {text}");
+    assert!(text.contains("waits for a turn of another process"), "{text}");
+    screen.keys("enter");
+    assert_eq!(screen.asked(), [], "it waits already");
+    // Another process was faster again.
+    screen.news(FREE);
     assert_eq!(screen.asked(), [send(PANE, "First.")], "before the second");
+    assert!(!screen.text().contains("the prompt waits"), "it does not any more");
+    screen.news(not_sent(busy(), "First."));
+    assert_eq!(screen.asked(), [AWAIT]);
+    // A turn that is shown is still to end, also if its process is gone.
+    screen.news(began_elsewhere(PANE, "From elsewhere.", 125)).news(FREE);
+    assert_eq!(screen.asked(), []);
+    screen.news(over_elsewhere(PANE));
+    assert_eq!(screen.asked(), [AWAIT]);
+    screen.news(FREE);
+    assert_eq!(screen.asked(), [send(PANE, "First.")]);
+    screen.news(FREE);
+    assert_eq!(screen.asked(), [], "a turn runs");
+    end_turn(&mut screen, true, None);
+    assert_eq!(screen.asked(), [send(PANE, "Second.")]);
+}
+
+#[test]
+fn a_prompt_that_is_typed_while_another_one_waits_for_a_turn_elsewhere_goes_out_after_it() {
+    let mut screen = screen(in_session);
+    screen.keys("'First.' enter").news(not_sent(busy(), "First.")).keys("'Second.' enter").asked();
+    screen.news(FREE);
+    assert_eq!(screen.asked(), [send(PANE, "First.")]);
+    end_turn(&mut screen, true, None);
+    assert_eq!(screen.asked(), [send(PANE, "Second.")]);
+}
+
+#[test]
+fn a_held_prompt_goes_out_only_by_a_key() {
+    for elsewhere in ["turn", "failed turn", "lease", "compaction", "own prompt"] {
+        let mut screen = screen(in_turn);
+        screen.keys("'Deploy.' ctrl-t esc").asked();
+        end_turn(&mut screen, false, Some(Outcome::Cancelled));
+        assert!(screen.text().contains("held until you send it: Deploy."), "{}", screen.text());
+        match elsewhere {
+            "turn" => drop(screen.news(began_elsewhere(PANE, "A question.", 125)).news(over_elsewhere(PANE))),
+            "failed turn" => {
+                screen.news(began_elsewhere(PANE, "A question.", 125));
+                let complete = Box::new(Complete { success: false, ..Complete::default() });
+                let (session, refused) = (id(12), Vec::new());
+                let stored = TurnNews::Stored { session, first: None, last: None, complete, refused };
+                screen.news(turn(PANE, stored)).news(over_elsewhere(PANE));
+            }
+            "lease" => drop(screen.news(FREE)),
+            "compaction" => drop(screen.keys("'/compact' enter").news(over(PANE))),
+            _ => {
+                screen.keys("'A question.' enter");
+                end_turn(&mut screen, true, None);
+            }
+        }
+        let asked = screen.asked();
+        assert!(!asked.contains(&send(PANE, "Deploy.")) && !asked.contains(&AWAIT), "{elsewhere}: {asked:?}");
+        screen.keys("enter");
+        assert_eq!(screen.asked(), [send(PANE, "Deploy.")], "{elsewhere}");
+    }
+}
+
+#[test]
+fn a_turn_of_another_process_that_fails_holds_no_prompt() {
+    let mut screen = screen(in_session);
+    screen.news(began_elsewhere(PANE, "From elsewhere.", 121)).keys("'Mine.' enter").asked();
+    let complete = Box::new(Complete { success: false, ..Complete::default() });
+    let (session, refused) = (id(12), Vec::new());
+    screen.news(turn(PANE, TurnNews::Stored { session, first: None, last: None, complete, refused }));
+    screen.news(over_elsewhere(PANE));
+    assert_eq!(screen.asked(), [AWAIT]);
+    screen.news(FREE);
+    assert_eq!(screen.asked(), [send(PANE, "Mine.")]);
+}
+
+#[test]
+fn esc_holds_a_prompt_that_waits_for_a_turn_elsewhere() {
+    let mut screen = screen(in_session);
+    screen.keys("'First.' enter").news(not_sent(busy(), "First.")).keys("esc").asked();
+    screen.news(FREE);
+    assert_eq!(screen.asked(), []);
+    assert!(screen.text().contains("held until you send it: First."));
+    screen.keys("enter");
+    assert_eq!(screen.asked(), [send(PANE, "First.")]);
+}
+
+#[test]
+fn prompts_that_an_interface_left_are_offered_and_wait_for_a_key() {
+    let mut screen = screen(in_session);
+    screen.news(began_elsewhere(PANE, "From elsewhere.", 121)).keys("'Mine.' enter").asked();
+    let News::Opened(mut again) = opened(PANE, 12) else { panic!("a session") };
+    again.offer = Some(Offer { number: 7, prompts: vec!["One.".into(), "Two.".into()] });
+    screen.news(News::Opened(again));
+    assert!(screen.text().contains("held until you send it: One."), "{}", screen.text());
+    let requests = screen.take_requests();
+    let kept = requests.iter().rev().find_map(|request| match request {
+        Request::Keep(kept) => Some(kept),
+        _ => None,
+    });
+    let kept = kept.expect("it is kept at once");
+    assert_eq!((kept.drafts["S12"].queued.len(), kept.offers.as_slice()), (3, [7].as_slice()));
+    screen.news(over_elsewhere(PANE)).asked();
+    screen.news(FREE);
+    assert_eq!(screen.asked(), [send(PANE, "Mine.")]);
+    end_turn(&mut screen, true, None);
+    assert_eq!(screen.asked(), []);
+    screen.keys("enter");
+    assert_eq!(screen.asked(), [send(PANE, "One.")]);
+    end_turn(&mut screen, true, None);
+    assert_eq!(screen.asked(), [send(PANE, "Two.")], "the key was for all of them");
+}
+
+#[test]
+fn what_is_kept_has_no_prompt_that_is_being_sent() {
+    let mut screen = screen(in_turn);
+    screen.keys("'First.' ctrl-t").take_requests();
+    screen.news(over(PANE));
+    let requests = screen.take_requests();
+    let [Request::Keep(kept), .., Request::Send { prompt, .. }] = requests.as_slice() else {
+        panic!("{requests:?}")
+    };
+    assert_eq!((prompt.as_str(), kept.drafts.get("S12")), ("First.", None));
+    assert!(kept.history.contains(&"First.".to_owned()));
 }
 
 #[test]
@@ -240,7 +374,9 @@ fn the_turn_of_another_process_is_not_cancelled_for_a_prompt() {
     assert!(screen.text().contains("↵ queues: this turn runs in the background"));
     screen.keys("enter");
     assert_eq!(screen.asked(), []);
-    end_turn(&mut screen, true, None);
+    screen.news(over_elsewhere(PANE));
+    assert_eq!(screen.asked(), [AWAIT], "its process may still hold the lease");
+    screen.news(FREE);
     assert_eq!(screen.asked(), [send(PANE, "Mine.")]);
 }
 
@@ -348,6 +484,7 @@ fn what_was_kept_is_there_again() {
         history: vec!["old".into(), "older".into()],
         shown: Some("S12".into()),
         seen: [("S11".to_owned(), 100)].into(),
+        ..Kept::default()
     };
     let mut screen = Screen::new(SIZE, COLOURS);
     screen.news(News::Restored(Box::new(kept))).news(sessions());
@@ -355,7 +492,7 @@ fn what_was_kept_is_there_again() {
     assert!(screen.asked().contains(&open), "the session that was shown last");
     screen.news(opened(PANE, 12));
     let text = screen.text();
-    assert!(text.contains("› half a prompt") && text.contains("queued for after this turn: later"), "{text}");
+    assert!(text.contains("› half a prompt") && text.contains("held until you send it: later"), "{text}");
     assert!(text.contains("1 unread"), "S11 has grown since it was seen: {text}");
     screen.keys("ctrl-c up up");
     assert_eq!(prompt_row(&mut screen), "› older");

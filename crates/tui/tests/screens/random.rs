@@ -105,7 +105,7 @@ impl FakeDesk {
             5 => {
                 self.running.remove(&pane);
                 let error = Some(Error::new("x", "it did not work"));
-                screen.news(turn(pane, TurnNews::Over { error, unsent: Some(prompt) }))
+                screen.news(turn(pane, TurnNews::Over { is_ours: true, error, unsent: Some(prompt) }))
             }
             kind => {
                 self.running.remove(&pane);

@@ -86,7 +86,7 @@ pub(crate) const SCENES: &[Scene] = &[
     Scene {
         name: "staged",
         heading: "Waiting prompts",
-        words: "A prompt that waits is visible until it is sent, and Alt-↑ takes it back into the box. After an error or an Esc, waiting prompts wait for you: Enter in the empty box sends the next one.",
+        words: "A prompt that waits is visible until it is sent, and Alt-↑ takes it back into the box. After an error or an Esc they are held: nothing but Enter in the empty box sends them. While another process runs a turn in the session, such as `azureal run` or a second interface, a prompt waits and goes out when that process has ended its turn. Each interface has prompts of its own. Those of an interface that was quit or killed are held in the next one that opens the session.",
         before: in_turn,
         keys: "'Then update the docs.' ctrl-t 'No, only the logout of tabs.' enter",
         ..SCENE
@@ -334,7 +334,10 @@ pub(crate) const SCENES: &[Scene] = &[
         keys: "'Go on.' enter",
         after: |screen| {
             let error = error("login", "codex is not logged in", "run `codex login`");
-            screen.news(turn(PANE, TurnNews::Over { error: Some(error), unsent: Some("Go on.".into()) }));
+            screen.news(turn(
+                PANE,
+                TurnNews::Over { is_ours: true, error: Some(error), unsent: Some("Go on.".into()) },
+            ));
         },
         ..SCENE
     },

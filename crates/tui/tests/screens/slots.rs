@@ -191,7 +191,7 @@ fn a_turn_that_is_not_shown_goes_on_and_is_unread_when_it_ends() {
     assert!(title(&mut screen).starts_with("S12"));
     assert!(screen.text().contains("1 S12● 2 S14◐"));
     let error = azureal::Error::new("x", "the disk is full");
-    screen.keys("alt-2").news(turn(PANE, TurnNews::Over { error: Some(error), unsent: None }));
+    screen.keys("alt-2").news(turn(PANE, TurnNews::Over { is_ours: true, error: Some(error), unsent: None }));
     assert!(screen.text().contains("S12 fix-login-race: the disk is full"));
 }
 

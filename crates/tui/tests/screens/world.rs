@@ -159,7 +159,7 @@ pub(crate) fn opened(pane: PaneId, number: u32) -> News {
         if number == 12 { events() } else { vec![stored(u64::from(number) * 10, &Event::user("Go on."))] };
     record.counts.events = events.last().map_or(0, |event| event.seq.0);
     let next = NextAgent { agent: record.counts.agent.clone(), model: record.counts.model.clone() };
-    News::Opened(Box::new(Opened { pane, record, meter: line.meter, events, next }))
+    News::Opened(Box::new(Opened { pane, record, meter: line.meter, events, next, offer: None }))
 }
 
 pub(crate) fn turn(pane: PaneId, news: TurnNews) -> News {
@@ -190,7 +190,17 @@ pub(crate) fn ended(pane: PaneId, number: u32) -> News {
 }
 
 pub(crate) fn over(pane: PaneId) -> News {
-    turn(pane, TurnNews::Over { error: None, unsent: None })
+    turn(pane, TurnNews::Over { is_ours: true, error: None, unsent: None })
+}
+
+/// A turn that another process runs has begun, and is over.
+pub(crate) fn began_elsewhere(pane: PaneId, prompt: &str, first: u64) -> News {
+    let since_ms = START_MS;
+    turn(pane, TurnNews::Began { prompt: Some(prompt.into()), first: Seq(first), since_ms, is_ours: false })
+}
+
+pub(crate) fn over_elsewhere(pane: PaneId) -> News {
+    turn(pane, TurnNews::Over { is_ours: false, error: None, unsent: None })
 }
 
 pub(crate) fn question() -> Question {

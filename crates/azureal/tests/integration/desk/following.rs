@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use azureal::desk::{News, Request, TurnNews};
+use azureal::desk::{Kept, News, Request, TurnNews};
 use azureal::{Event, block_on};
 use azureal_core::NewTurn;
 use azureal_testkit::until;
@@ -103,6 +103,81 @@ fn a_turn_of_another_process_can_be_cancelled() {
         News::Failed { error, .. } => (error.kind() == "not_running").then_some(()),
         _ => None,
     });
+}
+
+#[test]
+fn the_lease_of_a_session_is_reported_free_when_its_turn_has_ended() {
+    let world = World::new(WAITING_CLAUDE);
+    let (ours, other) = (world.desk(), world.desk());
+    ours.send("Why?");
+    until("the agent runs", || world.path("running").exists().then_some(()));
+    other.open(session(1));
+    other.until_turn("begin", |news| matches!(news, TurnNews::Began { is_ours: false, .. }).then_some(()));
+    other.desk.perform(Request::AwaitLease { pane: PANE });
+    other.desk.perform(Request::AwaitLease { pane: PANE });
+    assert!(!other.rest().iter().any(|news| news.starts_with("LeaseFree")));
+    world.release();
+    let is_free = |news: News| matches!(news, News::LeaseFree { pane: PANE }).then_some(());
+    other.until("free lease", is_free);
+    // Asked twice, it is reported once.
+    assert!(!other.rest().iter().any(|news| news.starts_with("LeaseFree")));
+    other.send("And now?");
+    let told = other.turn();
+    assert!(told.contains(&"over".to_owned()), "{told:?}");
+    other.desk.perform(Request::AwaitLease { pane: PANE });
+    other.until("free lease", is_free);
+}
+
+#[test]
+fn a_queue_belongs_to_its_desk_and_then_to_the_one_that_opens_the_session_next() {
+    let world = World::new(WAITING_CLAUDE);
+    world.release();
+    let one = world.desk();
+    one.send("Why?");
+    one.turn();
+    let opened = |desk: &super::Listener| {
+        desk.open(session(1));
+        desk.until("session", |news| match news {
+            News::Opened(opened) => Some(*opened),
+            _ => None,
+        })
+    };
+    let record = opened(&one).record;
+    let queue = |prompts: &[&str], offers: &[u64]| {
+        let mut kept = Kept { offers: offers.to_vec(), ..Kept::default() };
+        let draft = kept.drafts.entry(Kept::key(&record)).or_default();
+        draft.queued = prompts.iter().map(ToString::to_string).collect();
+        Request::Keep(Box::new(kept))
+    };
+    one.desk.perform(queue(&["First.", "Second."], &[]));
+    let kept =
+        || fs::read_to_string(desk_files(&world).into_iter().find(|file| file.ends_with(".json"))?).ok();
+    until("the queue is written", || kept()?.contains("Second.").then_some(()));
+    let two = world.desk();
+    let offer = |desk: &super::Listener| opened(desk).offer;
+    assert_eq!(offer(&two), None, "its desk is there");
+    one.desk.leave();
+    let taken = offer(&two).unwrap();
+    assert_eq!(taken.prompts, ["First.", "Second."]);
+    let three = world.desk();
+    assert_eq!(offer(&three), None, "one taker");
+    // An interface that does not know of the offer yet does not delete it.
+    two.desk.perform(queue(&[], &[]));
+    two.desk.leave();
+    let taken = offer(&three).unwrap();
+    assert_eq!(taken.prompts, ["First.", "Second."]);
+    // What it has sent is not offered again.
+    three.desk.perform(queue(&[], &[taken.number]));
+    three.desk.leave();
+    let four = world.desk();
+    assert_eq!(offer(&four), None);
+    assert_eq!(desk_files(&world).len(), 1, "no lock is left behind");
+}
+
+/// Returns the files that desks keep.
+fn desk_files(world: &World) -> Vec<String> {
+    let files = fs::read_dir(world.path("home/.local/state/azureal/desk")).into_iter().flatten().flatten();
+    files.map(|file| file.path().display().to_string()).collect()
 }
 
 #[test]

@@ -212,7 +212,7 @@ fn word(news: &TurnNews) -> String {
             format!("stored {session}{place} {}", complete.ending())
         }
         TurnNews::Over { error: None, .. } => "over".to_owned(),
-        TurnNews::Over { error: Some(error), unsent } => {
+        TurnNews::Over { error: Some(error), unsent, .. } => {
             format!("over: {} {}", error.kind(), unsent.as_deref().unwrap_or("-"))
         }
         TurnNews::Notice(text) => format!("notice {text}"),

@@ -114,6 +114,7 @@ impl Desk {
                     .map(|seq| self.stored(seq))
                     .collect(),
                 next: NextAgent::default(),
+                offer: None,
             })),
             Request::ReadBefore { pane, before, limit } => {
                 let end = before.0.min(self.stored + 1);

@@ -245,7 +245,7 @@ impl Play {
             Step::StoreDifferently => self.store(3),
             Step::Over => {
                 self.turn = None;
-                desk.turn(TurnNews::Over { error: None, unsent: None });
+                desk.turn(TurnNews::Over { is_ours: true, error: None, unsent: None });
             }
             Step::Change => {
                 let requests = desk.pane.news(&News::Changed { pane: PaneId(1) });

@@ -20,7 +20,7 @@ fn stored(first: u64, last: u64) -> TurnNews {
 }
 
 fn over() -> TurnNews {
-    TurnNews::Over { error: None, unsent: None }
+    TurnNews::Over { is_ours: true, error: None, unsent: None }
 }
 
 fn event(event: Event) -> AgentOutput {
@@ -123,7 +123,7 @@ fn an_error_is_wrapped_at_words() {
         let mut desk = Desk::open(turns(1), width, 40);
         desk.pane.sent("Do it");
         let error = azureal::Error::new("busy", message).with_hint(hint);
-        desk.turn(TurnNews::Over { error: Some(error), unsent: None });
+        desk.turn(TurnNews::Over { is_ours: true, error: Some(error), unsent: None });
         let words: Vec<String> = desk.text().split_whitespace().map(str::to_owned).collect();
         for word in message.split_whitespace().chain(hint.split_whitespace()) {
             assert!(words.iter().any(|shown| shown == word), "{width} {word}: {}", desk.text());
@@ -159,7 +159,7 @@ fn an_error_is_shown_once_and_the_prompt_comes_back() {
     let mut desk = Desk::open(turns(1), 60, 40);
     desk.pane.sent("Do it");
     let error = azureal::Error::new("agent", "codex is not logged in").with_hint("run `codex login`");
-    desk.turn(TurnNews::Over { error: Some(error), unsent: Some("Do it".into()) });
+    desk.turn(TurnNews::Over { is_ours: true, error: Some(error), unsent: Some("Do it".into()) });
     let text = desk.text();
     assert!(text.contains("✗ codex is not logged in · run `codex login`"), "{text}");
     assert!(!text.contains("Do it"), "{text}");
