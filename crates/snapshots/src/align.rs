@@ -31,8 +31,10 @@ const LOOSE: usize = 2_000;
 pub(crate) struct Alignment {
     /// Tracked files that are ignored, and that our index does not have.
     pub(crate) forced: Vec<Vec<u8>>,
-    /// Files of our index that are ignored now, and not tracked.
-    pub(crate) left_out: Vec<Vec<u8>>,
+    /// Files of our index that are ignored now and not tracked, and leave it.
+    pub(crate) dropped: Vec<Vec<u8>>,
+    /// Files of our index that are ignored now and not tracked, and stay.
+    pub(crate) late: Vec<Vec<u8>>,
     /// Tracked files, if a large file that was not tracked may be among them.
     pub(crate) tracked: BTreeSet<Vec<u8>>,
 }
@@ -67,7 +69,9 @@ impl Worktree {
             // What is not dropped now is looked for again.
             let is_done = limits.drops_ignored || left_out.is_empty();
             if limits.drops_ignored {
-                aligned.left_out = left_out;
+                aligned.dropped = left_out;
+            } else {
+                aligned.late = left_out;
             }
             if listing.has_new_large() {
                 aligned.tracked = draft.index.entries.iter().map(|entry| entry.path.clone()).collect();
@@ -85,6 +89,28 @@ impl Worktree {
             aligned.forced = paths(&forced).filter(|path| !ours.contains(path)).map(<[u8]>::to_vec).collect();
         }
         Ok(aligned)
+    }
+
+    /// Lists the files of the first snapshot of a turn that an index does not have: they were ignored meanwhile, and a turn of another session
+    /// began, or they are gone.
+    pub(crate) fn dropped_since(
+        &self,
+        first: Option<&str>,
+        index: &Path,
+        deadline: Deadline<'_>,
+    ) -> Result<Vec<Vec<u8>>, Error> {
+        let Some(first) = first.filter(|first| crate::is_id(first)) else { return Ok(Vec::new()) };
+        let mut command =
+            args(["diff-index", "-z", "--cached", "--name-only", "--diff-filter=D", "--no-renames"]);
+        command.extend(args(["--ignore-submodules=none", first]));
+        match self.borrowing().with("GIT_INDEX_FILE", index).run(&command, Vec::new(), deadline) {
+            // The first snapshot is gone.
+            Err(Error::Git { command, message }) => {
+                debug!(command, message, "the first snapshot of a turn is not compared");
+                Ok(Vec::new())
+            }
+            output => Ok(paths(&output?).map(<[u8]>::to_vec).collect()),
+        }
     }
 
     /// Starts to list the files of an index that are ignored.

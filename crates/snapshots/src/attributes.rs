@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::git::{Deadline, OUTPUT, Running, args};
 use crate::places::read_start;
 use crate::project_index::ProjectIndex;
-use crate::rules::read_beneath;
+use crate::rules::{Content, read_beneath};
 use crate::worktree::Worktree;
 
 const NAME: &[u8] = b".gitattributes";
@@ -95,10 +95,7 @@ impl Worktree {
         if let Ok(path) = asked.system.finish(deadline) {
             files.push(PathBuf::from(OsStr::from_bytes(path.trim_ascii_end())));
         }
-        let settings = match asked.settings.finish(deadline) {
-            Err(Error::Git { message, .. }) if message == "Code(1)" => Vec::new(),
-            settings => settings.ok()?,
-        };
+        let settings = asked.settings.finish_search(deadline).ok()?;
         for setting in settings.split(|byte| *byte == 0).filter(|setting| !setting.is_empty()) {
             // Attributes of any tree, if it is not this.
             let value = setting.strip_prefix(b"core.attributesfile\n")?;
@@ -126,10 +123,13 @@ fn in_tree(index: &ProjectIndex, beneath: &mut Beneath) -> Doubt {
         let path = if folder.is_empty() { NAME.to_vec() } else { [folder, b"/", NAME].concat() };
         doubt = doubt.max(match beneath.look(&path) {
             // Git follows no link here.
-            Ok(Found::Missing | Found::Blocked | Found::Link(_) | Found::Folder) => Doubt::None,
-            Ok(Found::File(_)) => {
-                read_beneath(&path, LIMIT, beneath).map_or(Doubt::All, |text| Doubt::of(&text))
+            Ok(Found::Missing | Found::Blocked | Found::Link(_) | Found::Folder | Found::Other(_)) => {
+                Doubt::None
             }
+            Ok(Found::File(_)) => match read_beneath(&path, LIMIT, beneath) {
+                Content::Whole(text) => Doubt::of(&text),
+                Content::TooLarge | Content::NoFile => Doubt::All,
+            },
             _ => Doubt::All,
         });
         if doubt == Doubt::All {

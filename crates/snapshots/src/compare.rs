@@ -180,12 +180,14 @@ impl Worktree {
     fn view(&self, before: &str, after: &str) -> Result<View, Error> {
         let mut changes = self.raw_changes(before, after)?;
         let home = self.open_home()?;
-        let ignored = self.ignored_before(&home, before, &changes)?;
+        let hidden = self.hidden(&home, before, after, &changes)?;
         let (before, after, git) = (before.to_owned(), after.to_owned(), self.borrowing());
-        if ignored.is_empty() {
+        let count = changes.len();
+        changes.retain(|change| !hidden.has(&change.path));
+        let ignored = hidden.before;
+        if changes.len() == count {
             return Ok(View { before, after, changes, ignored, git, _scratch: None });
         }
-        changes.retain(|change| !ignored.contains(&change.path));
         // Not by a list of paths for git: a path there stands for all that is in a folder of this name too.
         let scratch = Scratch::new(&home)?;
         let objects = scratch.join("objects");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use azureal_process::{Child, ChildEnvironment, Marker, Spawn, SpawnError, Stream};
+use azureal_process::{Child, ChildEnvironment, Exit, Marker, Spawn, SpawnError, Stream};
 
 use crate::error::Error;
 
@@ -62,11 +62,12 @@ impl Deadline<'_> {
     }
 }
 
-/// A command that runs.
+/// A command that runs. It ends with its handle, unless it was started [apart](Git::start_apart).
 pub(crate) struct Running {
     pub(crate) child: Child,
     command: String,
     limit: usize,
+    is_apart: bool,
 }
 
 impl Git {
@@ -136,7 +137,9 @@ impl Git {
     pub(crate) fn start(&self, args: &[OsString], stdin: Vec<u8>, limit: usize) -> Result<Running, Error> {
         // Of an excerpt, the first half is the beginning.
         let stdout = Stream::Keep(limit.saturating_mul(2));
-        Ok(Running { limit, ..self.start_into(args, stdin, stdout)? })
+        let mut running = self.start_into(args, stdin, stdout)?;
+        running.limit = limit;
+        Ok(running)
     }
 
     /// Starts a command with this input, whose output goes to a file.
@@ -149,14 +152,14 @@ impl Git {
         let mut spawn = self.spawn(args, stdout, Stream::Keep(MESSAGE));
         spawn.stdin = stdin;
         let child = spawn.start().map_err(|error| self.not_started(error))?;
-        Ok(Running { child, command: name_of(args), limit: 0 })
+        Ok(Running { child, command: name_of(args), limit: 0, is_apart: false })
     }
 
     /// Starts a command that can outlive this process: its streams are files.
     pub(crate) fn start_apart(&self, args: &[OsString], stdin: File, stderr: File) -> Result<Running, Error> {
         let spawn = self.spawn(args, Stream::Keep(0), Stream::File(stderr));
         let child = spawn.start_reading(stdin).map_err(|error| self.not_started(error))?;
-        Ok(Running { child, command: name_of(args), limit: 0 })
+        Ok(Running { child, command: name_of(args), limit: 0, is_apart: true })
     }
 
     /// Runs a command that ends soon, and returns its output.
@@ -213,11 +216,22 @@ const FIXED: [&str; 6] =
 impl Running {
     /// Waits for the end, and kills the command if the time is over.
     pub(crate) fn finish(self, deadline: Deadline<'_>) -> Result<Vec<u8>, Error> {
-        if !self.ends_within(deadline) {
-            self.child.kill();
-            return Err(Error::Slow { command: self.command, after: deadline.limit });
-        }
+        self.wait(deadline)?;
         self.output()
+    }
+
+    /// As [`finish`](Self::finish), of a command whose exit status 1 says that it found nothing. It may warn all the same.
+    pub(crate) fn finish_search(self, deadline: Deadline<'_>) -> Result<Vec<u8>, Error> {
+        self.wait(deadline)?;
+        if self.child.wait() == Exit::Code(1) { Ok(Vec::new()) } else { self.output() }
+    }
+
+    fn wait(&self, deadline: Deadline<'_>) -> Result<(), Error> {
+        if self.ends_within(deadline) {
+            return Ok(());
+        }
+        self.child.kill();
+        Err(Error::Slow { command: self.command.clone(), after: deadline.limit })
     }
 
     /// Waits for the end; returns whether it came in time.
@@ -243,14 +257,23 @@ impl Running {
             let errors = self.child.stderr().to_string();
             let message =
                 if errors.trim().is_empty() { format!("{exit:?}") } else { errors.trim().to_owned() };
-            return Err(Error::Git { command: self.command, message });
+            return Err(Error::Git { command: self.command.clone(), message });
         }
         let output = self.child.stdout();
         // Without a gap, all of it is the beginning.
         if output.left_out > 0 || output.beginning.len() > self.limit {
-            return Err(Error::TooMuch { command: self.command, limit: self.limit });
+            return Err(Error::TooMuch { command: self.command.clone(), limit: self.limit });
         }
         Ok(output.beginning)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Another command may have failed first. A git that waits for a pipe would stay for ever.
+        if !self.is_apart && self.child.try_wait().is_none() {
+            self.child.kill();
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The files that appear in a snapshot though they may have been there before: the earlier snapshot left them out.
 //!
-//! A file that only the later of two snapshots has was absent at the earlier one, unless the rules of that time ignored it or
-//! it was in a nested repository. The rules are those of the stored snapshot, so the answer stays the same whatever happens to the file.
+//! A file that only the later of two snapshots has was absent at the earlier one, unless the rules of that time ignored it, its name was recorded,
+//! or it was in a nested repository. The rules are those of the stored snapshot, so the answer stays the same whatever happens to the file.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -12,7 +12,8 @@ use std::path::Path;
 use crate::beneath::is_forbidden;
 use crate::compare::{MARKED, RawChange, TIME};
 use crate::error::{At, Error};
-use crate::git::{Deadline, Git, args};
+use crate::git::{Deadline, Git, OUTPUT, args};
+use crate::names::{Name, There};
 use crate::prune::pins;
 use crate::rules::Rules;
 use crate::scratch::Scratch;
@@ -23,7 +24,7 @@ const HERE: &[u8] = b"./";
 const WORKTREE: &str = "worktree";
 /// The bound on the arguments of a command.
 const ARGUMENTS: usize = 64 * 1024;
-/// The number of different rules that a snapshot of the same files had at different times. All of them count.
+/// The number of records of each of two snapshots that count: the same files may be taken at different times, under different rules.
 const MOST_RULES: usize = 16;
 
 /// A `.gitignore` file of a snapshot.
@@ -33,39 +34,101 @@ struct IgnoreFile {
     id: Option<String>,
 }
 
-/// Paths whose rules are known, or not.
+/// The `.gitignore` files of a tree.
 #[derive(Default)]
-struct Known {
+struct TreeRules {
     files: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Folders whose rules are not known any more: all in them may have been ignored. The top is the empty path.
-    unknown: Vec<Vec<u8>>,
+    /// The folders of those whose content is no longer stored.
+    missing: Vec<Vec<u8>>,
+    /// The folders of those that were named and not stored. The record has their rules.
+    marked: Vec<Vec<u8>>,
+}
+
+/// Files that only the later of two snapshots has, and that are hidden.
+#[derive(Default)]
+pub(crate) struct Hidden {
+    /// They may have been there at the earlier one.
+    pub(crate) before: BTreeSet<Vec<u8>>,
+    /// They were ignored at the later one, so they are no changes.
+    pub(crate) after: BTreeSet<Vec<u8>>,
+}
+
+impl Hidden {
+    pub(crate) fn has(&self, path: &[u8]) -> bool {
+        self.before.contains(path) || self.after.contains(path)
+    }
+}
+
+/// The records of the rules of two snapshots. Those of the earlier one are as many as it was taken under different rules.
+#[derive(Default)]
+struct Records {
+    before: BTreeSet<Rules>,
+    after: BTreeSet<Rules>,
 }
 
 impl Worktree {
-    /// Returns which of the files that only the later snapshot has may have been there at the earlier one.
-    pub(crate) fn ignored_before(
+    /// Returns which of the files that only the later snapshot has are hidden.
+    pub(crate) fn hidden(
         &self,
         home: &Home,
         before: &str,
+        after: &str,
         changes: &[RawChange],
-    ) -> Result<BTreeSet<Vec<u8>>, Error> {
+    ) -> Result<Hidden, Error> {
         let added = changes.iter().filter(|change| change.before.is_none());
         // No path of a snapshot is forbidden. A tree that is none may have one, and here paths become folders.
-        let (mut ignored, added): (BTreeSet<Vec<u8>>, BTreeSet<Vec<u8>>) =
+        let (ignored, added): (BTreeSet<Vec<u8>>, BTreeSet<Vec<u8>>) =
             added.map(|change| change.path.clone()).partition(|path| is_forbidden(path));
-        if added.is_empty() {
-            return Ok(ignored);
+        let mut hidden = Hidden { before: ignored, ..Hidden::default() };
+        if added.is_empty() || self.is_of_undo {
+            return Ok(hidden);
         }
-        let known = self.known_rules(before, &added)?;
-        ignored.extend(added.iter().filter(|path| known.unknown.iter().any(|it| is_in(path, it))).cloned());
-        for rules in self.rules_of(home, before)? {
-            let in_repository = |path: &&Vec<u8>| rules.repositories.iter().any(|it| is_in(path, it));
-            ignored.extend(added.iter().filter(in_repository).cloned());
-            let open: Vec<&[u8]> =
-                added.iter().filter(|path| !ignored.contains(*path)).map(Vec::as_slice).collect();
-            ignored.extend(self.check_ignore(home, &known, &rules, &open)?);
+        let mut records = self.records(home, before, after)?;
+        let late: BTreeSet<Vec<u8>> = records.after.into_iter().flat_map(|rules| rules.late).collect();
+        let of_tree = self.tree_rules(before, &added)?;
+        if records.before.is_empty() {
+            // An old snapshot, or one of a deleted session.
+            let unknown = of_tree.marked.clone();
+            records.before.insert(Rules { exclude: self.excludes()?, unknown, ..Rules::default() });
         }
+        let mut checked = BTreeSet::new();
+        for rules in records.before {
+            let there = There::new(rules.there.as_deref().unwrap_or_default(), self.places.case);
+            let is_hidden =
+                |path: &&Vec<u8>| there.has(path) || rules.repositories.iter().any(|it| self.is_in(path, it));
+            hidden.before.extend(added.iter().filter(is_hidden).cloned());
+            // The names differ with each turn, and the rules mostly do not.
+            checked.insert(Rules { there: None, late: Vec::new(), ..rules });
+        }
+        for rules in checked {
+            let ignored = self.ignored_by(home, &of_tree, &rules, &added, &hidden.before)?;
+            hidden.before.extend(ignored);
+        }
+        hidden.after =
+            late.into_iter().filter(|path| added.contains(path) && !hidden.before.contains(path)).collect();
+        Ok(hidden)
+    }
+
+    /// Returns which paths rules ignore, but for those that are known already.
+    fn ignored_by(
+        &self,
+        home: &Home,
+        of_tree: &TreeRules,
+        rules: &Rules,
+        paths: &BTreeSet<Vec<u8>>,
+        known: &BTreeSet<Vec<u8>>,
+    ) -> Result<Vec<Vec<u8>>, Error> {
+        let unknown: Vec<&Vec<u8>> = rules.unknown.iter().chain(&of_tree.missing).collect();
+        let open = paths.iter().filter(|path| !known.contains(*path));
+        let (mut ignored, open): (Vec<Vec<u8>>, Vec<Vec<u8>>) =
+            open.cloned().partition(|path| unknown.iter().any(|folder| self.is_in(path, folder)));
+        ignored.extend(self.check_ignore(home, of_tree, rules, &open)?);
         Ok(ignored)
+    }
+
+    /// Returns whether a path is in a folder.
+    fn is_in(&self, path: &[u8], folder: &[u8]) -> bool {
+        is_in(&self.places.case.fold(path), &self.places.case.fold(folder))
     }
 
     /// Returns the ids of the `.gitignore` files that decide about paths, as far as they are stored.
@@ -78,44 +141,61 @@ impl Worktree {
         Ok(self.ignore_files(tree, added, deadline)?.into_iter().filter_map(|file| file.id))
     }
 
-    /// Finds the rules that snapshots with this tree had, the newest first.
-    fn rules_of(&self, home: &Home, tree: &str) -> Result<BTreeSet<Rules>, Error> {
-        let mut ids: Vec<String> = Vec::new();
-        for id in pins(home)?.into_iter().filter(|pin| pin.tree == tree).filter_map(|pin| pin.rules) {
-            if ids.len() < MOST_RULES && !ids.contains(&id) {
-                ids.push(id);
+    /// Finds the rules of two snapshots. For each time that the later one was taken they are those of the last time before it, in the same session.
+    fn records(&self, home: &Home, before: &str, after: &str) -> Result<Records, Error> {
+        let pins = pins(home)?;
+        let (mut earlier, mut later) = (Vec::new(), Vec::new());
+        let add = |ids: &mut Vec<String>, id: &Option<String>| {
+            if let Some(id) = id.as_ref().filter(|id| ids.len() < MOST_RULES && !ids.contains(id)) {
+                ids.push(id.clone());
+            }
+        };
+        for (place, last) in pins.iter().enumerate().filter(|(_, pin)| pin.tree == after) {
+            add(&mut later, &last.rules);
+            // The newest come first.
+            let mut older = pins.iter().skip(place + 1);
+            if let Some(first) = older.find(|pin| pin.tree == before && pin.session == last.session) {
+                add(&mut earlier, &first.rules);
             }
         }
-        let contents = self.contents(&ids)?;
-        let rules: BTreeSet<Rules> =
-            contents.into_iter().filter_map(|content| Rules::parse(&content?)).collect();
-        if rules.is_empty() {
-            // An old snapshot, or one of a deleted session.
-            return Ok([Rules { exclude: self.excludes(), ..Rules::default() }].into());
+        if earlier.is_empty() {
+            pins.iter().filter(|pin| pin.tree == before).for_each(|pin| add(&mut earlier, &pin.rules));
         }
-        Ok(rules)
+        let ids: Vec<String> = earlier.iter().chain(&later).cloned().collect();
+        let mut contents = self.contents(&ids)?.into_iter().map(|content| Rules::parse(&content?));
+        let before = contents.by_ref().take(earlier.len()).flatten().collect();
+        Ok(Records { before, after: contents.flatten().collect() })
+    }
+
+    /// Finds the names that were there when the last turn of a session began with this tree.
+    pub(crate) fn last_names(&self, home: &Home, session: &str, tree: &str) -> Result<Vec<Name>, Error> {
+        let pins = pins(home)?;
+        let own = pins.into_iter().filter(|pin| pin.tree == tree && pin.session == session);
+        let ids: Vec<String> = own.filter_map(|pin| pin.rules).take(MOST_RULES).collect();
+        let mut rules = self.contents(&ids)?.into_iter().filter_map(|content| Rules::parse(&content?));
+        Ok(rules.find_map(|rules| rules.there).unwrap_or_default())
     }
 
     /// Reads the `.gitignore` files of a tree that decide about paths.
-    fn known_rules(&self, tree: &str, added: &BTreeSet<Vec<u8>>) -> Result<Known, Error> {
+    fn tree_rules(&self, tree: &str, added: &BTreeSet<Vec<u8>>) -> Result<TreeRules, Error> {
         let (stored, marked): (Vec<_>, Vec<_>) = self
             .ignore_files(tree, added, Deadline::after(TIME))?
             .into_iter()
             .partition(|file| file.id.is_some());
         let ids: Vec<String> = stored.iter().filter_map(|file| file.id.clone()).collect();
-        let mut known = Known::default();
+        let mut rules = TreeRules::default();
         let contents = match self.contents(&ids) {
             Err(Error::TooMuch { .. }) => vec![None; ids.len()],
             contents => contents?,
         };
         for (file, content) in stored.into_iter().zip(contents) {
             match content {
-                Some(content) => known.files.push((file.path, content)),
-                None => known.unknown.push(parent(&file.path).to_vec()),
+                Some(content) => rules.files.push((file.path, content)),
+                None => rules.missing.push(parent(&file.path).to_vec()),
             }
         }
-        known.unknown.extend(marked.iter().map(|file| parent(&file.path).to_vec()));
-        Ok(known)
+        rules.marked.extend(marked.iter().map(|file| parent(&file.path).to_vec()));
+        Ok(rules)
     }
 
     /// Lists the `.gitignore` files of a tree in the folders above these paths.
@@ -180,9 +260,9 @@ impl Worktree {
     fn check_ignore(
         &self,
         home: &Home,
-        known: &Known,
+        of_tree: &TreeRules,
         rules: &Rules,
-        paths: &[&[u8]],
+        paths: &[Vec<u8>],
     ) -> Result<Vec<Vec<u8>>, Error> {
         if paths.is_empty() {
             return Ok(Vec::new());
@@ -193,7 +273,7 @@ impl Worktree {
         let exclude = scratch.join(EXCLUDE);
         fs::write(&exclude, &rules.exclude).at(&exclude)?;
         // A file of the tree was not ignored.
-        for (path, content) in rules.files.iter().chain(&known.files) {
+        for (path, content) in rules.files.iter().chain(&of_tree.files) {
             if is_forbidden(path) {
                 continue;
             }
@@ -202,7 +282,8 @@ impl Worktree {
             fs::create_dir_all(folder).and_then(|()| fs::write(&file, content)).at(&file)?;
         }
         let git = self.git.with("GIT_WORK_TREE", &top).with("GIT_INDEX_FILE", scratch.join("index"));
-        ignored(&git.in_directory(&top), &exclude, paths, Deadline::after(TIME))
+        let paths: Vec<&[u8]> = paths.iter().map(Vec::as_slice).collect();
+        ignored(&git.in_directory(&top), &exclude, &paths, Deadline::after(TIME))
     }
 }
 
@@ -214,22 +295,17 @@ pub(crate) fn ignored(
     deadline: Deadline<'_>,
 ) -> Result<Vec<Vec<u8>>, Error> {
     let git = git
-        .with("GIT_CONFIG_COUNT", "1")
-        .with("GIT_CONFIG_KEY_0", "core.excludesFile")
-        .with("GIT_CONFIG_VALUE_0", exclude)
+        .with("GIT_CONFIG_COUNT", "2")
+        .with("GIT_CONFIG_KEY_1", "core.excludesFile")
+        .with("GIT_CONFIG_VALUE_1", exclude)
         // This command does not know it. A path with a dot in front of it has no other meaning.
         .with("GIT_LITERAL_PATHSPECS", "0");
     let command = args(["check-ignore", "-z", "--stdin", "--no-index"]);
     let input = paths.iter().flat_map(|path| [HERE, path, b"\0"]).collect::<Vec<_>>().concat();
-    match git.run(&command, input, deadline) {
-        // None is.
-        Err(Error::Git { message, .. }) if message == "Code(1)" => Ok(Vec::new()),
-        output => {
-            let output = output?;
-            let paths = output.split(|byte| *byte == 0).filter_map(|path| path.strip_prefix(HERE));
-            Ok(paths.map(<[u8]>::to_vec).collect())
-        }
-    }
+    // Git warns of a link in the place of a file of rules.
+    let output = git.start(&command, input, OUTPUT)?.finish_search(deadline)?;
+    let paths = output.split(|byte| *byte == 0).filter_map(|path| path.strip_prefix(HERE));
+    Ok(paths.map(<[u8]>::to_vec).collect())
 }
 
 /// Parses an entry of a list of trees. A link is no file of rules for git.
@@ -251,7 +327,7 @@ fn in_folder(folder: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the folder of a path. The top is the empty path.
-fn parent(path: &[u8]) -> &[u8] {
+pub(crate) fn parent(path: &[u8]) -> &[u8] {
     path.iter().rposition(|byte| *byte == b'/').and_then(|end| path.get(..end)).unwrap_or_default()
 }
 

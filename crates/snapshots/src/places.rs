@@ -7,8 +7,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags};
+
 use crate::error::Error;
-use crate::git::{Deadline, Git, PATIENT, args};
+use crate::git::{Deadline, Git, OUTPUT, PATIENT, args};
 
 /// Git's pointers are files of one line.
 const POINTER: u64 = 16 * 1024;
@@ -24,6 +26,27 @@ pub(crate) struct Places {
     pub(crate) common: PathBuf,
     /// The object format of the project: `sha1` or `sha256`.
     pub(crate) format: ObjectFormat,
+    pub(crate) case: Case,
+}
+
+/// How names that differ by case alone are treated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Case {
+    /// Git compares paths and rules without regard to case: `core.ignoreCase`, or the file system does it.
+    pub(crate) is_ignored: bool,
+    /// The file system does it.
+    pub(crate) is_one_file: bool,
+}
+
+impl Case {
+    /// Returns a path so that all that are the same one are equal.
+    pub(crate) fn fold(self, path: &[u8]) -> Vec<u8> {
+        if self.is_ignored {
+            String::from_utf8_lossy(path).to_lowercase().into_bytes()
+        } else {
+            path.to_vec()
+        }
+    }
 }
 
 /// The hash function of a repository.
@@ -75,7 +98,9 @@ impl Places {
             git_dir.starts_with(&root)
                 || named.and_then(|path| fs::canonicalize(path).ok()).as_ref() == Some(&root)
         };
-        Ok(is_confirmed.then_some(Self { root, git_dir, common, format: settings.format }))
+        let is_one_file = ignores_case(&root);
+        let case = Case { is_ignored: settings.ignores_case || is_one_file, is_one_file };
+        Ok(is_confirmed.then_some(Self { root, git_dir, common, format: settings.format, case }))
     }
 
     /// Returns the name of the worktree among those of its repository.
@@ -154,39 +179,54 @@ fn pointer(file: &Path, prefix: &[u8]) -> Option<PathBuf> {
 
 /// Reads a plain file up to a bound. `None` if it is none or is longer.
 pub(crate) fn read_start(file: &Path, limit: u64) -> Option<Vec<u8>> {
-    // A pipe would wait for a writer.
-    if !fs::metadata(file).ok()?.is_file() {
+    // The opening of a pipe would wait for a writer.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(file, flags, Mode::empty()).ok()?);
+    if !file.metadata().ok()?.is_file() {
         return None;
     }
     let mut text = Vec::new();
-    File::open(file).ok()?.take(limit + 1).read_to_end(&mut text).ok()?;
+    file.take(limit + 1).read_to_end(&mut text).ok()?;
     (text.len() as u64 <= limit).then_some(text)
 }
 
 struct Settings {
     worktree: Option<PathBuf>,
     format: ObjectFormat,
+    ignores_case: bool,
 }
 
-/// Reads two settings of the project. `--file` follows no include and executes nothing.
+/// Returns whether git takes the text for `true`.
+fn is_true(value: &[u8]) -> bool {
+    let word = value.to_ascii_lowercase();
+    matches!(&word[..], b"true" | b"yes" | b"on")
+        || std::str::from_utf8(&word).is_ok_and(|word| word.parse::<i64>().is_ok_and(|number| number != 0))
+}
+
+/// Returns whether the file system of a worktree takes `.GIT` for its `.git`.
+fn ignores_case(root: &Path) -> bool {
+    let identity =
+        |name: &str| fs::symlink_metadata(root.join(name)).ok().map(|found| (found.dev(), found.ino()));
+    let (git, other) = (identity(".git"), identity(".GIT"));
+    git.is_some() && git == other
+}
+
+/// Reads three settings of the project. `--file` follows no include and executes nothing.
 fn settings(git: &Git, common: &Path) -> Result<Settings, Error> {
     let mut command = args(["config", "-z", "--no-includes", "--file"]);
     command.push(common.join("config").into());
-    command.extend(args(["--get-regexp", r"^(core\.worktree|extensions\.objectformat)$"]));
-    let output = match git.run(&command, Vec::new(), Deadline::after(PATIENT)) {
-        Ok(output) => output,
-        // There is none of both.
-        Err(Error::Git { message, .. }) if message == "Code(1)" => Vec::new(),
-        Err(error) => return Err(error),
-    };
-    let mut settings = Settings { worktree: None, format: ObjectFormat::Sha1 };
+    command.extend(args(["--get-regexp", r"^(core\.(worktree|ignorecase)|extensions\.objectformat)$"]));
+    let output = git.start(&command, Vec::new(), OUTPUT)?.finish_search(Deadline::after(PATIENT))?;
+    let mut settings = Settings { worktree: None, format: ObjectFormat::Sha1, ignores_case: false };
     for entry in output.split(|byte| *byte == 0) {
-        let Some(at) = entry.iter().position(|byte| *byte == b'\n') else { continue };
-        let (name, value) = entry.split_at(at);
-        let value = value.get(1..).unwrap_or_default();
+        let end = entry.iter().position(|byte| *byte == b'\n').unwrap_or(entry.len());
+        let (name, value) = entry.split_at(end);
+        // A name alone stands for `true`.
+        let value = value.get(1..).unwrap_or(b"true");
         match name {
             b"core.worktree" => settings.worktree = Some(PathBuf::from(OsStr::from_bytes(value))),
             b"extensions.objectformat" if value == b"sha256" => settings.format = ObjectFormat::Sha256,
+            b"core.ignorecase" => settings.ignores_case = is_true(value),
             _ => {}
         }
     }

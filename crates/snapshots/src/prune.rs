@@ -42,7 +42,7 @@ pub struct Pruned {
 pub(crate) struct Pin {
     /// Begins with the time.
     name: OsString,
-    session: OsString,
+    pub(crate) session: OsString,
     pub(crate) tree: String,
     /// The rules by which it left files out. `None` in old notes.
     pub(crate) rules: Option<String>,

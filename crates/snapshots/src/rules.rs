@@ -13,44 +13,56 @@ use rustix::fs::{Mode, OFlags};
 use crate::beneath::Beneath;
 use crate::error::{At, Error};
 use crate::git::{Deadline, OUTPUT, Running, args};
-use crate::scan::{SkipReason, Skipped};
-use crate::worktree::{EXCLUDE, Home, Worktree};
+use crate::ignored::parent;
+use crate::names::Name;
+use crate::scan::Update;
+use crate::worktree::Worktree;
 
 const HEADER: &[u8] = b"azureal rules 1\n";
-/// The bound on a `.gitignore` file that is ignored itself.
-const FILE_LIMIT: u64 = 1024 * 1024;
-/// The most `.gitignore` files that are ignored themselves.
-const MOST_FILES: usize = 1_000;
+/// The bound on all `.gitignore` files that a tree does not have.
+const FILES_LIMIT: u64 = 32 * 1024 * 1024;
 
-/// The rules of a snapshot outside its tree.
+/// The rules of a snapshot outside its tree, and the names of what they ignore.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rules {
     /// The user's ignore rules and the project's, in one file.
     pub(crate) exclude: Vec<u8>,
     /// The folders of submodules and nested repositories.
     pub(crate) repositories: Vec<Vec<u8>>,
-    /// `.gitignore` files that are ignored themselves, as `*` in one does it: path and content.
+    /// `.gitignore` files that the tree does not have: ignored themselves, as `*` in one does it, or large. Path and content.
     pub(crate) files: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Folders whose `.gitignore` file is not recorded: all in them may have been ignored. The top is the empty path.
+    pub(crate) unknown: Vec<Vec<u8>>,
+    /// What was ignored and there. `None` if no turn began with the snapshot.
+    pub(crate) there: Option<Vec<Name>>,
+    /// Files of the tree that were ignored and not tracked. An earlier snapshot had them.
+    pub(crate) late: Vec<Vec<u8>>,
 }
 
 impl Worktree {
-    /// Returns the present rules. `ignored` are the `.gitignore` files that are ignored themselves.
-    pub(crate) fn present_rules(
-        &self,
-        home: &Home,
-        skipped: &[Skipped],
-        ignored: &[Vec<u8>],
-    ) -> Result<Rules, Error> {
-        let nested = skipped.iter().filter(|skipped| skipped.why == SkipReason::Repository);
+    /// Returns the present rules.
+    pub(crate) fn present_rules(&self, update: &Update) -> Result<Rules, Error> {
         let mut beneath = Beneath::open(&self.places.root).at(&self.places.root)?;
-        let files = ignored.iter().take(MOST_FILES);
-        Ok(Rules {
-            exclude: home.read(EXCLUDE).unwrap_or_default(),
-            repositories: nested.map(|skipped| skipped.path.as_os_str().as_bytes().to_vec()).collect(),
-            files: files
-                .filter_map(|path| Some((path.clone(), read_beneath(path, FILE_LIMIT, &mut beneath)?)))
-                .collect(),
-        })
+        let mut rules = Rules {
+            exclude: self.excludes()?,
+            repositories: update.repositories.clone(),
+            there: update.names(&mut beneath),
+            late: update.late.clone(),
+            ..Rules::default()
+        };
+        let mut room = FILES_LIMIT;
+        for path in &update.unrecorded_rules {
+            match read_beneath(path, room, &mut beneath) {
+                Content::Whole(content) => {
+                    room = room.saturating_sub(content.len() as u64);
+                    rules.files.push((path.clone(), content));
+                }
+                Content::TooLarge => rules.unknown.push(parent(path).to_vec()),
+                // Git reads none of these either.
+                Content::NoFile => {}
+            }
+        }
+        Ok(rules)
     }
 
     /// Starts to store rules.
@@ -72,8 +84,21 @@ impl Storing {
     }
 }
 
-/// Reads a plain file of the worktree. `None` if it is none, is longer, or cannot be read.
-pub(crate) fn read_beneath(path: &[u8], limit: u64, beneath: &mut Beneath) -> Option<Vec<u8>> {
+/// The content of a file of the worktree.
+pub(crate) enum Content {
+    Whole(Vec<u8>),
+    /// It is longer than the bound.
+    TooLarge,
+    /// It is no plain file, or this user cannot read it.
+    NoFile,
+}
+
+/// Reads a plain file of the worktree, without following a link.
+pub(crate) fn read_beneath(path: &[u8], limit: u64, beneath: &mut Beneath) -> Content {
+    read_file(path, limit, beneath).unwrap_or(Content::NoFile)
+}
+
+fn read_file(path: &[u8], limit: u64, beneath: &mut Beneath) -> Option<Content> {
     let (folder, name) = beneath.parent(path).ok()?;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = std::fs::File::from(rustix::fs::openat(&folder, name, flags, Mode::empty()).ok()?);
@@ -82,7 +107,7 @@ pub(crate) fn read_beneath(path: &[u8], limit: u64, beneath: &mut Beneath) -> Op
     }
     let mut bytes = Vec::new();
     file.take(limit + 1).read_to_end(&mut bytes).ok()?;
-    (bytes.len() as u64 <= limit).then_some(bytes)
+    Some(if bytes.len() as u64 <= limit { Content::Whole(bytes) } else { Content::TooLarge })
 }
 
 /// Returns whether a path is that of a file of ignore rules.
@@ -102,6 +127,12 @@ impl Rules {
         add("exclude", &self.exclude, b"");
         self.repositories.iter().for_each(|path| add("repository", path, b""));
         self.files.iter().for_each(|(path, content)| add("file", path, content));
+        self.unknown.iter().for_each(|folder| add("unknown", folder, b""));
+        if let Some(there) = &self.there {
+            add("begin", b"", b"");
+            there.iter().for_each(|name| add("there", &name.path, &name.stamp));
+        }
+        self.late.iter().for_each(|path| add("late", path, b""));
         bytes
     }
 
@@ -120,6 +151,12 @@ impl Rules {
                 "exclude" => rules.exclude = first.to_vec(),
                 "repository" => rules.repositories.push(first.to_vec()),
                 "file" => rules.files.push((first.to_vec(), second.to_vec())),
+                "unknown" => rules.unknown.push(first.to_vec()),
+                "begin" => rules.there = Some(Vec::new()),
+                "there" => {
+                    rules.there.as_mut()?.push(Name { path: first.to_vec(), stamp: second.to_vec() });
+                }
+                "late" => rules.late.push(first.to_vec()),
                 _ => return None,
             }
             rest = parts;
@@ -140,10 +177,14 @@ mod tests {
             exclude: Vec<u8>,
             repositories in prop::collection::vec(any::<Vec<u8>>(), 0..3),
             files in prop::collection::vec(any::<(Vec<u8>, Vec<u8>)>(), 0..3),
+            names in prop::collection::vec(any::<(Vec<u8>, Vec<u8>)>(), 0..3),
             at: prop::sample::Index,
             byte: u8,
+            is_begin: bool,
         ) {
-            let rules = Rules { exclude, repositories, files };
+            let (unknown, late) = names.iter().cloned().unzip();
+            let there = is_begin.then(|| names.into_iter().map(|(path, stamp)| Name { path, stamp }).collect());
+            let rules = Rules { exclude, repositories, files, unknown, there, late };
             let mut bytes = rules.to_bytes();
             prop_assert_eq!(Rules::parse(&bytes), Some(rules));
             let at = at.index(bytes.len());

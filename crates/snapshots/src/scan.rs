@@ -12,6 +12,7 @@ use crate::beneath::{Beneath, Found, is_forbidden};
 use crate::error::{At, Error};
 use crate::git::{Deadline, Git, OUTPUT, args};
 use crate::ignored::ignored;
+use crate::names::{Name, names};
 use crate::places::ObjectFormat;
 use crate::project_index::hex;
 use crate::rules::is_ignore_file;
@@ -65,15 +66,33 @@ pub(crate) struct Update {
     pub(crate) entries: Vec<u8>,
     /// The number of bytes to hash.
     pub(crate) bytes: u64,
+    /// The first files and folders that are left out.
     pub(crate) skipped: Vec<Skipped>,
-    /// Files of ignore rules that are ignored themselves, and not recorded.
-    pub(crate) ignored_rules: Vec<Vec<u8>>,
+    /// The folders of all submodules and nested repositories.
+    pub(crate) repositories: Vec<Vec<u8>>,
+    /// Files of ignore rules that are not recorded: they are ignored themselves, or too large.
+    pub(crate) unrecorded_rules: Vec<Vec<u8>>,
+    /// Files that stay recorded, though they are ignored now and not tracked.
+    pub(crate) late: Vec<Vec<u8>>,
+    /// A file that was named and not stored is a folder now, which git has not looked into.
+    pub(crate) is_partial: bool,
+    /// Git's list of what is ignored, if a turn begins.
+    there: Option<Vec<u8>>,
+    /// Files that are ignored from now on, and recorded no more.
+    dropped: Vec<Vec<u8>>,
     large: BTreeMap<Vec<u8>, Large>,
 }
 
 impl Update {
     pub(crate) fn is_empty(&self) -> bool {
         self.files.is_empty() && self.entries.is_empty()
+    }
+
+    /// Returns the names of what is ignored and there, if a turn begins.
+    pub(crate) fn names(&self, beneath: &mut Beneath) -> Option<Vec<Name>> {
+        let listed = self.there.as_ref()?;
+        let further: Vec<Vec<u8>> = self.dropped.iter().chain(&self.unrecorded_rules).cloned().collect();
+        Some(names(listed, &further, beneath))
     }
 }
 
@@ -104,11 +123,11 @@ impl Worktree {
         ]);
         let exclude = self.write_excludes(home)?;
         others.push(exclude.clone().into());
-        let others = git.start(&others, Vec::new(), OUTPUT);
-        let changed = changed.finish(deadline);
-        // Both have ended, or are killed.
-        let others = others.and_then(|others| others.finish(deadline));
-        let others = others?;
+        let others = git.start(&others, Vec::new(), OUTPUT)?;
+        let there = limits.drops_ignored.then(|| self.start_names(index, &exclude)).transpose()?;
+        let changed = changed.finish(deadline)?;
+        let others = others.finish(deadline)?;
+        let there = there.map(|there| there.finish(deadline)).transpose()?;
         let rules: Vec<&[u8]> = others
             .split(|byte| *byte == 0)
             .filter(|path| is_ignore_file(path) && !is_forbidden(path))
@@ -116,14 +135,8 @@ impl Worktree {
         let ignored_rules =
             if rules.is_empty() { Vec::new() } else { ignored(&git, &exclude, &rules, deadline)? };
         let large = if is_current { read_large(home) } else { self.marked(&git, home, deadline)? };
-        Ok(Listing {
-            changed: changed?,
-            others,
-            ignored_rules,
-            large,
-            limits: limits.clone(),
-            format: self.places.format,
-        })
+        let (limits, format) = (limits.clone(), self.places.format);
+        Ok(Listing { changed, others, there, ignored_rules, large, limits, format })
     }
 }
 
@@ -153,6 +166,8 @@ impl Worktree {
 pub(crate) struct Listing {
     changed: Vec<u8>,
     others: Vec<u8>,
+    /// What is ignored, if a turn begins.
+    there: Option<Vec<u8>>,
     /// Files of ignore rules that are ignored themselves.
     ignored_rules: Vec<Vec<u8>>,
     large: BTreeMap<Vec<u8>, Large>,
@@ -186,9 +201,16 @@ impl Listing {
         converted: &[Vec<u8>],
         aligned: &Alignment,
     ) -> Result<Update, Error> {
-        let mut update = Update { ignored_rules: self.ignored_rules.clone(), ..Update::default() };
-        let mut seen: BTreeSet<&[u8]> = aligned.left_out.iter().map(Vec::as_slice).collect();
-        for path in &aligned.left_out {
+        let rules = aligned.dropped.iter().filter(|path| is_ignore_file(path));
+        let mut update = Update {
+            unrecorded_rules: self.ignored_rules.iter().chain(rules).cloned().collect(),
+            late: aligned.late.clone(),
+            there: self.there.clone(),
+            dropped: aligned.dropped.clone(),
+            ..Update::default()
+        };
+        let mut seen: BTreeSet<&[u8]> = aligned.dropped.iter().map(Vec::as_slice).collect();
+        for path in &aligned.dropped {
             update.set(path, "0", &"0".repeat(self.format.length() * 2));
         }
         for path in self.changed().chain(converted.iter().map(Vec::as_slice)) {
@@ -216,6 +238,7 @@ impl Listing {
             if is_forbidden(repository.unwrap_or(path)) {
                 update.skip(repository.unwrap_or(path), SkipReason::Name);
             } else if let Some(path) = repository {
+                update.repositories.push(path.to_vec());
                 update.skip(path, SkipReason::Repository);
             } else {
                 self.look(path, None, true, beneath, &mut update)?;
@@ -261,6 +284,7 @@ impl Listing {
                 if matches!(found, Found::Other(_)) {
                     update.skip(path, SkipReason::Special);
                 }
+                update.is_partial |= marked.is_some() && matches!(found, Found::Folder);
                 update.set(path, "0", &"0".repeat(self.format.length() * 2));
             }
         }
@@ -286,6 +310,9 @@ impl Listing {
         let id = hex(&id);
         if marked != Some(&id) {
             update.set(path, "160000", &id);
+        }
+        if why == SkipReason::TooLarge && is_ignore_file(path) {
+            update.unrecorded_rules.push(path.to_vec());
         }
         update.skip(path, why);
         update.large.insert(path.to_vec(), Large { id, is_new });

@@ -16,6 +16,7 @@ use crate::beneath::Beneath;
 use crate::error::{At, Error};
 use crate::git::{Deadline, args};
 use crate::import::NAME;
+use crate::pipes::Pipes;
 use crate::scan::{Skipped, Update};
 use crate::state::State;
 use crate::worktree::{Home, Worktree, write};
@@ -45,8 +46,11 @@ pub struct Limits {
     pub known_file: u64,
     /// The size of all files that changed since the last snapshot: 1 GB.
     pub total: u64,
-    /// Whether files that are ignored by now, and not tracked, leave the snapshots. Before a turn they do; after it they do not, or they would seem to be deleted by it.
+    /// Whether a turn begins with the snapshot. Then files that are ignored by now, and not tracked, leave the snapshots, and the names of what is ignored are
+    /// recorded. After a turn these files stay, or they would seem to be deleted by it.
     pub drops_ignored: bool,
+    /// The first snapshot of the turn that ends. What it has is recorded again, also if it is ignored by now.
+    pub since: Option<String>,
 }
 
 impl Default for Limits {
@@ -57,6 +61,7 @@ impl Default for Limits {
             known_file: 50_000_000,
             total: 1_000_000_000,
             drops_ignored: false,
+            since: None,
         }
     }
 }
@@ -116,7 +121,12 @@ impl Worktree {
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Taken, Error> {
         let started = SystemTime::now();
-        let deadline = Deadline { started: Instant::now(), limit: limits.time, cancelled };
+        let pipes = Pipes::new(&self.places.root);
+        let is_cancelled = || {
+            pipes.release();
+            cancelled()
+        };
+        let deadline = Deadline { started: Instant::now(), limit: limits.time, cancelled: &is_cancelled };
         let mut state = State::read(home);
         let Some(pending) = self.begin(home)? else { return Ok(Taken::TooSlow { now_off: false }) };
         let mut taken = self.take_locked(home, &mut state, &pending, limits, deadline);
@@ -196,9 +206,16 @@ impl Worktree {
     ) -> Result<Option<(Snapshot, String)>, Error> {
         let mut beneath = Beneath::open(&self.places.root).at(&self.places.root)?;
         let index = home.own.join(NAME);
+        // Since that snapshot none has changed our index.
+        let since = limits.since.as_deref().filter(|since| state.tree.as_deref() != Some(*since));
         let (update, known) = if index.exists() {
             let listing = self.scan(home, &index, state.is_current, limits, deadline)?;
-            let aligned = self.align(home, &index, &listing, state, limits, deadline)?;
+            let mut aligned = self.align(home, &index, &listing, state, limits, deadline)?;
+            let dropped = self.dropped_since(since, &index, deadline)?;
+            if !dropped.is_empty() {
+                state.aligned = None;
+                aligned.forced.extend(dropped);
+            }
             (listing.update(&mut beneath, &[], &aligned)?, state.tree.clone().filter(|_| state.is_current))
         } else {
             state.is_current = false;
@@ -208,8 +225,13 @@ impl Worktree {
             state.aligned = Some(self.stamp(home));
             write_forced(home, &forced.finish(deadline)?)?;
             self.keep_loose(&draft.index, limits.known_file, deadline);
+            let forced = self.dropped_since(limits.since.as_deref(), &draft.path, deadline)?;
+            if !forced.is_empty() {
+                state.aligned = None;
+            }
+            let aligned = Alignment { forced, ..Alignment::default() };
             let imported = draft.finish(self, home, deadline)?;
-            (listing.update(&mut beneath, &imported.converted, &Alignment::default())?, imported.tree)
+            (listing.update(&mut beneath, &imported.converted, &aligned)?, imported.tree)
         };
         if update.is_empty()
             && let Some(tree) = known
@@ -224,6 +246,9 @@ impl Worktree {
         state.write(home)?;
         if !self.apply(home, &update, pending, deadline)? {
             return Ok(None);
+        }
+        if update.is_partial {
+            return self.take_locked(home, state, pending, limits, deadline);
         }
         let git = self.borrowing().with("GIT_INDEX_FILE", &index);
         let written = git.run(&args(["write-tree"]), Vec::new(), deadline);
@@ -250,8 +275,7 @@ impl Worktree {
         limits: &Limits,
         deadline: Deadline<'_>,
     ) -> Result<(Snapshot, String), Error> {
-        let rules = self.present_rules(home, &update.skipped, &update.ignored_rules)?;
-        let rules = self.start_storing(&rules)?;
+        let rules = self.start_storing(&self.present_rules(&update)?)?;
         if let Some(before) = state.tree.as_ref().filter(|before| **before != tree) {
             match self.keep(before, &tree, limits.known_file, deadline) {
                 // The project's git removed objects of the snapshot before: this one begins a new row.

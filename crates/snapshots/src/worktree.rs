@@ -16,8 +16,8 @@ use crate::git::{Git, GitProgram, check_version};
 use crate::places::{ObjectFormat, Places, read_start, snapshots, user_excludes};
 use crate::prune::is_fan_out;
 
-/// The bound on a file of ignore rules.
-const EXCLUDES: u64 = 4 * 1024 * 1024;
+/// The bound on a file of ignore rules outside the tree.
+const EXCLUDES: u64 = 32 * 1024 * 1024;
 /// The file of the ignore rules outside the tree.
 pub(crate) const EXCLUDE: &str = "exclude";
 /// The bound on a file of ours, apart from an index.
@@ -41,6 +41,8 @@ pub struct Worktree {
     pub(crate) home: PathBuf,
     /// The time limit of a comparison.
     pub(crate) time: Duration,
+    /// Comparisons are of snapshots before and after an undo.
+    pub(crate) is_of_undo: bool,
 }
 
 /// The open folders of a worktree's snapshots.
@@ -73,8 +75,18 @@ impl Worktree {
         let git = git.with("GIT_DIR", &home).with("GIT_COMMON_DIR", &home).in_directory(&home);
         // Attributes in the tree have no effect, and may be a pipe, which git would wait for. Git knows this since 2.41.
         let git = git.with("GIT_ATTR_SOURCE", places.format.empty_tree());
+        let ignores_case = if places.case.is_ignored { "true" } else { "false" };
+        let git = git.with("GIT_CONFIG_COUNT", "1").with("GIT_CONFIG_KEY_0", "core.ignoreCase");
+        let git = git.with("GIT_CONFIG_VALUE_0", ignores_case);
         let user_git = Git::of_user(program, &places.root).with("GIT_DIR", &places.git_dir);
-        Ok(Some(Self { places, git, user_git, user_excludes, home, time: TIME }))
+        Ok(Some(Self { places, git, user_git, user_excludes, home, time: TIME, is_of_undo: false }))
+    }
+
+    /// Returns the same worktree, to compare the snapshots before and after an undo, or to take the undo back. The undo itself wrote
+    /// what only the later snapshot has, so all of it is shown and can be deleted, whatever the rules ignored.
+    #[must_use]
+    pub fn of_undo(&self, is_of_undo: bool) -> Self {
+        Self { is_of_undo, ..self.clone() }
     }
 
     /// Returns the same worktree with another time limit of a comparison, which is 20 s by default.
@@ -150,7 +162,7 @@ impl Worktree {
 
     /// Writes the ignore rules outside the tree into one file: the user's, then the project's, which win.
     pub(crate) fn write_excludes(&self, home: &Home) -> Result<PathBuf, Error> {
-        let rules = self.excludes();
+        let rules = self.excludes()?;
         let path = home.own.join(EXCLUDE);
         if home.read(EXCLUDE).is_none_or(|found| found != rules) {
             write(&home.own, EXCLUDE, &rules).at(&path)?;
@@ -158,15 +170,22 @@ impl Worktree {
         Ok(path)
     }
 
-    /// Returns the present ignore rules outside the tree.
-    pub(crate) fn excludes(&self) -> Vec<u8> {
+    /// Returns the present ignore rules outside the tree. Git reads no pipe and no folder.
+    pub(crate) fn excludes(&self) -> Result<Vec<u8>, Error> {
         let project = Some(self.places.common.join("info/exclude"));
         let mut rules = Vec::new();
         for file in [&self.user_excludes, &project].into_iter().flatten() {
-            rules.extend(read_start(file, EXCLUDES).unwrap_or_default());
+            let text = read_start(file, EXCLUDES);
+            // Without them, files that are ignored would be recorded.
+            if text.is_none()
+                && fs::metadata(file).is_ok_and(|found| found.is_file() && found.len() > EXCLUDES)
+            {
+                return Err(std::io::Error::other("ignore rules of more than 32 MB are not read")).at(file);
+            }
+            rules.extend(text.unwrap_or_default());
             rules.push(b'\n');
         }
-        rules
+        Ok(rules)
     }
 }
 

@@ -81,7 +81,8 @@ impl Journal {
             }
             // The staged file has the content.
             let restored = (kind == b"+").then(|| Version { mode: 0, id: String::new() });
-            steps.push(Step { path: path.to_vec(), restored, place: place.to_vec(), present, staged });
+            let (path, place) = (path.to_vec(), place.to_vec());
+            steps.push(Step { path, restored, left: None, place, present, staged });
         }
         Ok(Self { id, began, about, steps })
     }

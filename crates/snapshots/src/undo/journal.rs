@@ -67,6 +67,8 @@ pub(crate) struct Step {
     pub(crate) path: Vec<u8>,
     /// The version to restore. `None` if the file is deleted. Only staging needs its id.
     pub(crate) restored: Option<Version>,
+    /// The present version, if it is the one that the turn left. Only the snapshot before the undo needs it.
+    pub(crate) left: Option<Version>,
     /// The folder of the staged file and of the old one: the nearest that exists and stays.
     pub(crate) place: Vec<u8>,
     /// The file that is there before the undo. `None` if there is none.

@@ -201,8 +201,9 @@ impl Worktree {
         after: &str,
         forced: Option<&str>,
     ) -> Result<Prepared, Error> {
-        let changes = if before == after { Vec::new() } else { self.raw_changes(before, after)? };
-        let ignored = self.ignored_before(home, before, &changes)?;
+        let mut changes = if before == after { Vec::new() } else { self.raw_changes(before, after)? };
+        let hidden = self.hidden(home, before, after, &changes)?;
+        changes.retain(|change| !hidden.after.contains(&change.path));
         let force = forced.is_some();
         // A file that is not as it was before the turn differs here too.
         let since = match forced {
@@ -235,7 +236,7 @@ impl Worktree {
             decided.push(Decided { change, decision, present: now.identity });
         }
         let is_kept =
-            |it: &&mut Decided| it.decision != Decision::Nothing && ignored.contains(&it.change.path);
+            |it: &&mut Decided| it.decision != Decision::Nothing && hidden.before.contains(&it.change.path);
         for decided in decided.iter_mut().filter(is_kept) {
             decided.decision = Decision::Conflict(ConflictReason::WasThere);
         }
@@ -347,6 +348,7 @@ impl Prepared {
             self.steps.push(Step {
                 path: change.path,
                 restored: change.before,
+                left: change.after.filter(|_| decision == Decision::Change),
                 place: Vec::new(),
                 present,
                 staged: None,

@@ -1,11 +1,13 @@
 //! An undo, from its plan to its end.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use azureal_files::HeldFolder;
 use rustix::fs::OFlags;
 
+use crate::compare::Version;
 use crate::error::{At, Error};
 use crate::git::{Deadline, PATIENT, args};
 use crate::import::NAME;
@@ -105,9 +107,13 @@ impl Worktree {
             return Err(Error::Conflicts(conflicts.len()));
         }
         let left = conflicts.into_iter().filter(|conflict| !conflict.why.can_be_forced()).collect();
-        let after = self.tree_after(&home, &present, &prepared.steps)?;
+        let (before, after) = self.trees(&home, &present, &prepared.steps)?;
+        if before != present {
+            let now = UNIX_EPOCH.elapsed().unwrap_or_default();
+            self.pin(&home, session, now, &before, "")?;
+        }
         let session = session.to_owned();
-        Ok(ReadyUndo { worktree: self, home, _lock: lock, session, prepared, left, before: present, after })
+        Ok(ReadyUndo { worktree: self, home, _lock: lock, session, prepared, left, before, after })
     }
 
     /// Restores the files that differ between two snapshots to what they are in the earlier one: all of them, or none.
@@ -128,41 +134,57 @@ impl Worktree {
         }
     }
 
-    /// Writes the snapshot after an undo: the one before it, which our index has, with the steps. So it is known before the first
-    /// file is changed, and has no change of another program.
-    fn tree_after(&self, home: &Home, before: &str, steps: &[Step]) -> Result<String, Error> {
+    /// Writes the snapshots before and after an undo. The one before it is the present one, which our index has, with the files of the
+    /// steps: of these, the present one lacks those that are ignored by now. The one after it is this with the steps, so it is known before
+    /// the first file is changed, and has no change of another program.
+    fn trees(&self, home: &Home, present: &str, steps: &[Step]) -> Result<(String, String), Error> {
         if steps.is_empty() {
-            return Ok(before.to_owned());
+            return Ok((present.to_owned(), present.to_owned()));
         }
-        let deadline = Deadline::after(PATIENT);
         remove_drafts(home)?;
         let index = home.own.join(INDEX);
         let mut copied = home.own.open_file(OsStr::new(NAME), OFlags::RDONLY).at(&home.own.join(NAME))?;
         let mut copy = home.own.create_file(OsStr::new(INDEX), OFlags::WRONLY).at(&index)?;
         std::io::copy(&mut copied, &mut copy).at(&index)?;
-        let git = self.borrowing().with("GIT_INDEX_FILE", &index);
+        let before =
+            self.tree_with(&index, steps.iter().map(|step| (&step.path, step.left.as_ref())), false)?;
+        let after =
+            self.tree_with(&index, steps.iter().map(|step| (&step.path, step.restored.as_ref())), true)?;
+        home.own.remove(OsStr::new(INDEX)).at(&index)?;
+        if before != present {
+            self.keep(present, &before, Limits::default().known_file, Deadline::after(PATIENT))?;
+        }
+        self.keep(&before, &after, Limits::default().known_file, Deadline::after(PATIENT))?;
+        Ok((before, after))
+    }
+
+    /// Writes the tree of an index with other versions of some files. Those without a version are removed, or stay.
+    fn tree_with<'a>(
+        &self,
+        index: &Path,
+        versions: impl Iterator<Item = (&'a Vec<u8>, Option<&'a Version>)> + Clone,
+        removes: bool,
+    ) -> Result<String, Error> {
+        let deadline = Deadline::after(PATIENT);
+        let git = self.borrowing().with("GIT_INDEX_FILE", index);
         let none = "0".repeat(self.places.format.length() * 2);
         let mut entries = Vec::new();
-        // Those that go come first: a file may become a folder, and the reverse.
-        for (mode, id, path) in
-            steps.iter().map(|step| (0, none.as_str(), &step.path)).chain(steps.iter().filter_map(|step| {
-                let version = step.restored.as_ref()?;
-                Some((version.mode, version.id.as_str(), &step.path))
-            }))
-        {
+        let mut set = |mode: u32, id: &str, path: &[u8]| {
             entries.extend(format!("{mode:o} {id}\t").into_bytes());
             entries.extend(path);
             entries.push(0);
+        };
+        // Those that go come first: a file may become a folder, and the reverse.
+        versions.clone().filter(|_| removes).for_each(|(path, _)| set(0, &none, path));
+        for (path, version) in versions {
+            if let Some(Version { mode, id }) = version {
+                set(*mode, id, path);
+            }
         }
         git.run(&args(["update-index", "-z", "--index-info"]), entries, deadline)?;
         // The project's git may have removed files that did not change.
         let output = git.run(&args(["write-tree", "--missing-ok"]), Vec::new(), deadline)?;
-        home.own.remove(OsStr::new(INDEX)).at(&index)?;
         let tree = String::from_utf8_lossy(&output).trim().to_owned();
-        if !crate::is_id(&tree) {
-            return Err(Error::NoSnapshot(tree));
-        }
-        self.keep(before, &tree, Limits::default().known_file, deadline)?;
-        Ok(tree)
+        if crate::is_id(&tree) { Ok(tree) } else { Err(Error::NoSnapshot(tree)) }
     }
 }

@@ -385,7 +385,14 @@ fn a_journal_that_names_other_files_is_refused() {
     place.take();
     let home = place.worktree.open_home().unwrap();
     for path in [".git/config", "../outside", "/etc/passwd", "a/../../x", ".azureal/x", ".GIT/hooks/x"] {
-        let step = Step { path: path.into(), restored: None, place: Vec::new(), present: None, staged: None };
+        let step = Step {
+            path: path.into(),
+            restored: None,
+            left: None,
+            place: Vec::new(),
+            present: None,
+            staged: None,
+        };
         let mut kill = 0;
         let mut hook = |_: &str| {
             kill += 1;

@@ -8,6 +8,8 @@ mod hostile;
 mod ignored;
 mod place;
 mod prune;
+mod rule_files;
 mod take;
+mod there;
 mod turns;
 mod undo;

@@ -55,6 +55,11 @@ impl Place {
         self.git(&["commit", "-qm", "x", "--allow-empty"]);
     }
 
+    pub(crate) fn commit_file(&self, name: &str) {
+        self.git(&["add", name]);
+        self.git(&["commit", "-qm", "x"]);
+    }
+
     pub(crate) fn git(&self, args: &[&str]) -> String {
         self.git_in(&self.root, args)
     }
@@ -121,6 +126,27 @@ pub(crate) fn take(worktree: &Worktree) -> Snapshot {
     let limits = Limits { time: std::time::Duration::from_secs(60), ..Limits::default() };
     match worktree.take(SESSION, &limits, &|| false).unwrap() {
         Taken::Whole(snapshot) => snapshot,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Takes the first snapshot of a turn.
+pub(crate) fn begin(worktree: &Worktree) -> String {
+    taken(worktree, &Limits { drops_ignored: true, ..patient() })
+}
+
+/// Takes the last snapshot of a turn that began with another one.
+pub(crate) fn end(worktree: &Worktree, since: &str) -> String {
+    taken(worktree, &Limits { since: Some(since.to_owned()), ..patient() })
+}
+
+pub(crate) fn patient() -> Limits {
+    Limits { time: std::time::Duration::from_secs(60), ..Limits::default() }
+}
+
+pub(crate) fn taken(worktree: &Worktree, limits: &Limits) -> String {
+    match worktree.take(SESSION, limits, &|| false).unwrap() {
+        Taken::Whole(snapshot) => snapshot.tree,
         other => panic!("{other:?}"),
     }
 }
