@@ -43,6 +43,8 @@ pub struct TurnChanges {
     pub worktree: String,
     /// Whether they are those of an undo, so that undoing them restores the changes of the turn.
     pub is_undo: bool,
+    /// Whether they are those of an undo, or of one that took an undo back: azureal itself made them.
+    pub of_undo: bool,
     /// Files and repositories that the snapshots do not have.
     pub skipped: Vec<SkippedPath>,
 }
@@ -61,10 +63,21 @@ pub enum ChangesOf {
 }
 
 impl TurnChanges {
-    /// Returns the counts in words: `3 files changed, +40 −12`.
+    /// Returns the counts in words: `3 files changed, +40 −12`. Names files that changed and are not recorded.
     pub fn summary(&self) -> String {
-        let (files, directories) = (self.files.clone(), self.directories.clone());
-        Changes { files, directories, ..Changes::default() }.summary()
+        let (files, directories, skipped) =
+            (self.files.clone(), self.directories.clone(), self.skipped.clone());
+        Changes { files, directories, skipped, ..Changes::default() }.summary()
+    }
+
+    /// Returns the files that changed and are not recorded, in words. `None` if there are none.
+    pub fn unrecorded(&self) -> Option<String> {
+        Changes { skipped: self.skipped.clone(), ..Changes::default() }.unrecorded()
+    }
+
+    /// Returns whether an event has something to undo.
+    fn has_files(changes: &Event) -> bool {
+        matches!(changes, Event::Changes(Changes { files, directories, .. }) if !files.is_empty() || !directories.is_empty())
     }
 }
 
@@ -199,6 +212,7 @@ impl Workspace {
                 undone_by: undone_by(seq, &events),
                 worktree,
                 is_undo: !undo.redo,
+                of_undo: true,
                 skipped: Vec::new(),
             });
         }
@@ -236,6 +250,7 @@ impl Workspace {
             undone_by: undone_by(*seq, &events),
             worktree,
             is_undo: false,
+            of_undo: false,
             skipped: end.skipped.clone(),
         })
     }
@@ -255,12 +270,14 @@ impl Workspace {
     ///
     /// The snapshots of the turn are on another machine, or no longer stored.
     pub fn patch(&self, changes: &TurnChanges) -> Result<Patch, Error> {
-        self.snapshots()?.patch(&changes.before, &changes.after, LARGEST_DIFF).map_err(snapshot_error)
+        let worktree = self.snapshots()?.of_undo(changes.of_undo);
+        worktree.patch(&changes.before, &changes.after, LARGEST_DIFF).map_err(snapshot_error)
     }
 
     /// Returns the beginning of the diff, up to a number of bytes.
     pub(crate) fn diff_within(&self, changes: &TurnChanges, limit: usize) -> Result<Diff, Error> {
-        self.snapshots()?.diff(&changes.before, &changes.after, limit).map_err(snapshot_error)
+        let worktree = self.snapshots()?.of_undo(changes.of_undo);
+        worktree.diff(&changes.before, &changes.after, limit).map_err(snapshot_error)
     }
 
     /// Returns the worktree of the project with its snapshots.
@@ -294,6 +311,10 @@ impl Workspace {
             before = first.seq;
             for stored in page.iter().rev() {
                 match stored.kind.as_str() {
+                    // One without files has nothing to show or to undo.
+                    "Changes" if !stored.event().is_ok_and(|event| TurnChanges::has_files(&event)) => {
+                        recorded = turn_of(turns, stored.seq);
+                    }
                     "Changes" => {
                         let turn = turn_of(turns, stored.seq);
                         recorded = turn;

@@ -82,6 +82,13 @@ impl Workspace {
     /// machine. `found` is what [`recover`](Self::recover) returned.
     pub async fn plan_undo(&self, changes: TurnChanges, found: &[Recovered]) -> Result<PlannedUndo, Error> {
         let worktree = self.undo_worktree(&changes, found).await?;
+        if let Some(unrecorded) = changes.unrecorded().filter(|_| changes.files.is_empty()) {
+            let (session, turn) = (changes.session, changes.turn);
+            let message = format!("there is nothing to undo in turn {turn} of {session}: {unrecorded}");
+            return Err(Error::new("not_recorded", message)
+                .with_hint("ignored files and files over the size limit are not recorded"));
+        }
+        let worktree = worktree.of_undo(changes.of_undo);
         let plan = worktree.plan_undo(&changes.before, &changes.after).map_err(snapshot_error)?;
         let elsewhere = self.elsewhere(&changes);
         Ok(PlannedUndo { changes, plan, elsewhere })
@@ -131,9 +138,10 @@ impl Workspace {
         lease: &SessionLease,
     ) -> Result<FinishedUndo, Error> {
         let owner = snapshot_owner(record);
-        let ready = worktree.begin_undo(&owner, &changes.before, &changes.after, force);
+        let planned = worktree.of_undo(changes.of_undo);
+        let ready = planned.begin_undo(&owner, &changes.before, &changes.after, force);
         let ready = ready.map_err(snapshot_error)?;
-        let files = worktree.compare(ready.before(), ready.after()).map_err(snapshot_error)?;
+        let files = worktree.of_undo(true).compare(ready.before(), ready.after()).map_err(snapshot_error)?;
         if files.is_empty() && !ready.left().is_empty() {
             let count = azureal_core::counted(ready.left().len() as u64, "file");
             let message = format!("nothing was undone: {count} cannot be restored as the worktree is now");
@@ -231,7 +239,9 @@ pub fn conflict_words(why: ConflictReason) -> &'static str {
         ConflictReason::InTheWay => "another file or folder is in its place",
         ConflictReason::NotKept => "its present content would be lost: no snapshot has it",
         ConflictReason::WasThere => "it was ignored before the turn",
-        ConflictReason::NotStored => "its content is not recorded",
+        ConflictReason::NotStored => {
+            "its content is not recorded: it is over the size limit, or could not be read"
+        }
         ConflictReason::Name => "its name is reserved",
     }
 }

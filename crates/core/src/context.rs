@@ -289,6 +289,8 @@ impl ContextBuilder {
                 self.answered(&result.tool_name, result.is_error);
                 self.content(result.detail.as_ref().unwrap_or(&result.content));
             }
+            // Files that are not recorded are no matter of the next agent.
+            Event::Changes(changes) if changes.files.is_empty() && changes.directories.is_empty() => {}
             Event::Changes(changes) => {
                 self.record();
                 self.begin("## Changes during this turn");

@@ -2,6 +2,7 @@
 //!
 //! A snapshot is never the reason why a turn does not run or is not stored: without one there is no event.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -182,8 +183,8 @@ impl ChangeRecorder {
     ) -> Option<TurnChanges> {
         let worktree = self.worktree().ok().flatten()?;
         let (late, began) = (before.mark.is_none(), Instant::now());
-        let limits = Limits { time: SNAPSHOT_TIME, ..Limits::default() };
         let taken = before.tree.and_then(|tree| {
+            let limits = Limits { time: SNAPSHOT_TIME, since: Some(tree.clone()), ..Limits::default() };
             // The first snapshot was not too slow.
             let (after, skipped) =
                 take(worktree, RecordChanges::Always, session, &limits, &|| false, notice)?;
@@ -204,7 +205,11 @@ impl ChangeRecorder {
             }
         };
         let (ignored, files): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| file.ignored_before);
-        if files.is_empty() {
+        let unrecorded = worktree.changed_ignored(session, &tree).unwrap_or_else(|error| {
+            warn!(%error, "ignored files that changed are not named");
+            Vec::new()
+        });
+        if files.is_empty() && unrecorded.is_empty() {
             return None;
         }
         // The files are known: a diff that takes too long is only missing.
@@ -224,7 +229,7 @@ impl ChangeRecorder {
             files: named,
             directories,
             during,
-            skipped: skipped_paths(&left_out, &ignored),
+            skipped: skipped_paths(&unrecorded, &left_out, &ignored, &files),
             late,
             detail: None,
         };
@@ -319,20 +324,45 @@ pub fn stored_changes(files: &[azureal_snapshots::FileChange]) -> (Vec<FileChang
     (named.iter().map(change).collect(), by_directory(further))
 }
 
-/// Returns what the snapshots do not have, and the files that were ignored before the turn: [`MOST_SKIPPED`] at most.
-fn skipped_paths(left_out: &[Skipped], ignored: &[azureal_snapshots::FileChange]) -> Vec<SkippedPath> {
-    const IGNORED: &str = "ignored before the turn";
-    let named =
-        ignored.iter().map(|file| SkippedPath { path: shown(&file.path), reason: IGNORED.to_owned() });
-    let mut skipped: Vec<SkippedPath> = named.take(MOST_SKIPPED).collect();
-    // Both lists have room.
-    let room = (MOST_SKIPPED / 2).max(MOST_SKIPPED.saturating_sub(left_out.len()));
-    if ignored.len() > room {
-        skipped.truncate(room - 1);
-        let more = azureal_core::counted((ignored.len() - skipped.len()) as u64, "more file");
-        skipped.push(SkippedPath { path: more, reason: IGNORED.to_owned() });
+/// Returns what the snapshots do not have: [`MOST_SKIPPED`] at most. First ignored files that changed, then what is too large or no file, then what was ignored
+/// before the turn and is not any more.
+fn skipped_paths(
+    unrecorded: &[PathBuf],
+    left_out: &[Skipped],
+    ignored: &[azureal_snapshots::FileChange],
+    files: &[azureal_snapshots::FileChange],
+) -> Vec<SkippedPath> {
+    let changed: BTreeSet<&Path> =
+        files.iter().filter(|file| !file.is_stored).map(|file| file.path.as_path()).collect();
+    let named = |path: &Path, reason: &str, changed: bool| SkippedPath {
+        path: shown(path),
+        reason: reason.to_owned(),
+        changed,
+    };
+    let mut left_out: Vec<SkippedPath> = left_out
+        .iter()
+        .map(|skipped| named(&skipped.path, reason(skipped.why), changed.contains(skipped.path.as_path())))
+        .collect();
+    left_out.sort_by_key(|skipped| !skipped.changed);
+    let lists = [
+        unrecorded.iter().map(|path| named(path, "ignored", true)).collect(),
+        left_out,
+        ignored.iter().map(|file| named(&file.path, "ignored before the turn", false)).collect::<Vec<_>>(),
+    ];
+    // All lists have room.
+    let mut room = MOST_SKIPPED;
+    let mut skipped = Vec::new();
+    for (place, mut list) in lists.into_iter().enumerate() {
+        let most = if place == 2 { room } else { room / 2 };
+        let count = list.len();
+        if let Some(last) = list.get(most..).and_then(|rest| rest.first()).cloned() {
+            list.truncate(most.saturating_sub(1));
+            let more = azureal_core::counted((count - list.len()) as u64, "more file");
+            list.push(SkippedPath { path: more, ..last });
+        }
+        room = room.saturating_sub(list.len());
+        skipped.extend(list);
     }
-    skipped.splice(..0, left_out.iter().take(MOST_SKIPPED - skipped.len()).map(skipped_path));
     skipped
 }
 
@@ -349,15 +379,14 @@ fn by_directory(files: &[azureal_snapshots::FileChange]) -> Vec<DirectoryChanges
     directories
 }
 
-fn skipped_path(skipped: &Skipped) -> SkippedPath {
-    let reason = match skipped.why {
+fn reason(why: SkipReason) -> &'static str {
+    match why {
         SkipReason::TooLarge => "too large",
         SkipReason::Repository => "another repository",
         SkipReason::Unreadable => "not readable",
         SkipReason::Name => "a reserved name",
         SkipReason::Special => "no file",
-    };
-    SkippedPath { path: shown(&skipped.path), reason: reason.to_owned() }
+    }
 }
 
 fn shown(path: impl AsRef<Path>) -> String {

@@ -136,7 +136,7 @@ impl Shared {
         let done = block_on(self.workspace.undo(&record, &planned, force, &found))?;
         // Not every store notifies of it.
         self.tell_hub(HubMessage::Changed);
-        Ok(undone_words(shown, &done))
+        Ok(undone_words(shown, &done, planned.changes.unrecorded()))
     }
 
     /// Shows the whole diff of some changes in the pager.
@@ -158,7 +158,7 @@ impl Shared {
 }
 
 /// Says what an undo did.
-fn undone_words(shown: &UndoQuestion, done: &FinishedUndo) -> String {
+fn undone_words(shown: &UndoQuestion, done: &FinishedUndo, unrecorded: Option<String>) -> String {
     let Undo { files, directories, turn, .. } = done.event.clone();
     let summary = Changes { files, directories, ..Changes::default() }.summary();
     let mut words = match shown.of {
@@ -170,6 +170,9 @@ fn undone_words(shown: &UndoQuestion, done: &FinishedUndo) -> String {
         let (path, why) = (visible_line(&path), conflict_words(first.why));
         let left = counted(done.left.len() as u64, "file");
         words.push_str(&format!("; {left} left as it is, such as {path}: {why}"));
+    }
+    if let Some(unrecorded) = unrecorded {
+        words.push_str(&format!("; {unrecorded}"));
     }
     words
 }

@@ -75,6 +75,7 @@ pub(crate) async fn run(
             let files = counted(not_stored as u64, "file");
             warn(&format!("{files} left out: too large or unreadable, not recorded; `--stat` shows all"));
         }
+        warn_of_unrecorded(&changes);
         warn_of_cut(left_out);
         return Ok(());
     }
@@ -88,8 +89,15 @@ pub(crate) async fn run(
         out.line(&painted(paint, line, is_header))?;
     }
     out.end_pager()?;
+    warn_of_unrecorded(&changes);
     warn_of_cut(diff.left_out);
     Ok(())
+}
+
+fn warn_of_unrecorded(changes: &TurnChanges) {
+    if let Some(unrecorded) = changes.unrecorded() {
+        warn(&unrecorded);
+    }
 }
 
 fn warn_of_cut(left_out: u64) {
@@ -124,7 +132,7 @@ pub(super) fn print_files(changes: &TurnChanges, out: &mut Output) -> Result<(),
         out.line(&format!("  {files} in {}", visible_line(&directory.path)))?;
     }
     for skipped in &changes.skipped {
-        out.line(&format!("  not recorded: {} ({})", visible_line(&skipped.path), skipped.reason))?;
+        out.line(&format!("  {}", visible_line(&skipped.to_string())))?;
     }
     Ok(())
 }

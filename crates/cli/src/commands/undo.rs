@@ -1,5 +1,5 @@
 use azureal::Workspace;
-use azureal::changes::ChangesOf;
+use azureal::changes::{ChangesOf, TurnChanges};
 use azureal::sessions::{called, resolve};
 use azureal::undo::{FinishedUndo, PlannedUndo, conflict_words};
 use azureal_core::{Seq, visible_line};
@@ -67,6 +67,9 @@ pub(crate) async fn run(
         for conflict in &planned.plan.conflicts {
             tell(&format!("  {}", conflict_line(conflict)));
         }
+        if let Some(unrecorded) = planned.changes.unrecorded() {
+            tell(&format!("  {unrecorded}"));
+        }
         let session = record.id;
         let which = match args.seq {
             Some(seq) => format!("--seq {seq}"),
@@ -81,7 +84,7 @@ pub(crate) async fn run(
         return Err(Failure::refused("conflict", obstacles.join("; ")).with_hint(hint));
     }
     let done = place.undo(&record, &planned, args.force, found).await?;
-    report(&called(&record), &done, out)
+    report(&called(&record), &done, &planned.changes, out)
 }
 
 fn show_plan(
@@ -101,6 +104,7 @@ fn show_plan(
             "done": false,
             "files": files.iter().map(file_json).collect::<Vec<_>>(),
             "conflicts": plan.conflicts.iter().map(conflict_json).collect::<Vec<_>>(),
+            "skipped": changes.skipped,
             "refused_because": if force { &[] } else { obstacles },
         }));
     }
@@ -119,13 +123,27 @@ fn show_plan(
         let left = if conflict.why.can_be_forced() { "" } else { "; `--force` leaves it as it is" };
         out.line(&format!("  {}{left}", out.paint().caution(&conflict_line(conflict))))?;
     }
+    print_unrecorded(changes, out)?;
     for obstacle in obstacles.iter().filter(|_| !force) {
         out.line(&out.paint().caution(&format!("refused without --force: {obstacle}")))?;
     }
     out.line("nothing was changed")
 }
 
-fn report(session: &str, done: &FinishedUndo, out: &mut Output) -> Result<(), Failure> {
+/// Names the files that changed during the turn and that no undo restores.
+fn print_unrecorded(changes: &TurnChanges, out: &mut Output) -> Result<(), Failure> {
+    for skipped in changes.skipped.iter().filter(|skipped| skipped.changed) {
+        out.line(&format!("  {}", out.paint().caution(&visible_line(&skipped.to_string()))))?;
+    }
+    Ok(())
+}
+
+fn report(
+    session: &str,
+    done: &FinishedUndo,
+    changes: &TurnChanges,
+    out: &mut Output,
+) -> Result<(), Failure> {
     let FinishedUndo { seq, event, left, kept } = done;
     if out.is_json() {
         return out.json(&json!({
@@ -137,6 +155,7 @@ fn report(session: &str, done: &FinishedUndo, out: &mut Output) -> Result<(), Fa
             "files": event.files,
             "directories": event.directories,
             "left": left.iter().map(conflict_json).collect::<Vec<_>>(),
+            "skipped": changes.skipped,
             "kept": kept.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
         }));
     }
@@ -147,6 +166,7 @@ fn report(session: &str, done: &FinishedUndo, out: &mut Output) -> Result<(), Fa
     for conflict in left {
         out.line(&format!("  left as it is: {}", conflict_line(conflict)))?;
     }
+    print_unrecorded(changes, out)?;
     for path in kept {
         out.line(&format!("  kept beside its file: {}", shown(path)))?;
     }

@@ -438,3 +438,102 @@ fn a_forced_undo_that_can_restore_nothing_is_refused_and_can_be_tried_again() {
     let undone = azureal(&world, &["undo", "S1"]);
     assert_eq!((undone.code, read(&world, "src/b.txt").as_deref()), (0, Some("b\n")), "{undone}");
 }
+
+#[test]
+fn ignored_files_that_a_turn_changed_are_named_and_left() {
+    let world = repository("echo three >> a.txt; echo SECRET=2 > .env; rm old.key; echo SECRET > new.key");
+    world.file("p/.gitignore", ".env\n*.key\nbuilt/\n");
+    world.file("p/.env", "SECRET=1\n");
+    world.file("p/old.key", "SECRET\n");
+    let ran = azureal(&world, &["run", "-a", "claude", "go"]);
+    let last = "1 file changed, +1 −0; changed, not recorded: .env, old.key · azureal diff S1";
+    assert_eq!(ran.stderr.lines().last(), Some(last), "{ran}");
+    let diff = azureal(&world, &["diff", "S1"]);
+    assert!(diff.stderr.contains("changed, not recorded: .env, old.key"), "{diff}");
+    assert!(!diff.stdout.contains("SECRET"), "{diff}");
+    let lines = "  changed, not recorded: .env (ignored)\n  changed, not recorded: old.key (ignored)\n";
+    let stat = azureal(&world, &["diff", "S1", "--stat"]).quiet();
+    assert!(stat.ends_with(lines), "{stat}");
+    let plan = azureal(&world, &["undo", "S1", "--dry-run"]).quiet();
+    assert!(plan.contains(lines), "{plan}");
+    let context = world.run(&["context", "S1"]).quiet();
+    assert!(!context.contains("SECRET") && !context.contains(".env"), "{context}");
+    let undone = azureal(&world, &["undo", "S1"]);
+    assert!(undone.code == 0 && undone.stdout.contains(lines), "{undone}");
+    assert_eq!(read(&world, ".env").as_deref(), Some("SECRET=2\n"));
+    // A turn that changes nothing else has nothing to undo, and the one before it is not in question.
+    fake_claude(&world, "echo SECRET=3 > .env");
+    let ran = azureal(&world, &["run", "-c", "-a", "claude", "again"]);
+    assert_eq!(ran.stderr.lines().last(), Some("changed, not recorded: .env · azureal diff S1"), "{ran}");
+    let refused = azureal(&world, &["undo", "S1", "--turn", "2"]);
+    let words = "error: there is nothing to undo in turn 2 of S1: changed, not recorded: .env";
+    assert!(refused.code != 0 && refused.stderr.starts_with(words), "{refused}");
+    let twice = azureal(&world, &["undo", "S1"]);
+    assert!(twice.stderr.starts_with("error: turn 1 of S1 is undone already\n"), "{twice}");
+}
+
+#[test]
+fn a_file_over_the_size_limit_is_refused_by_an_undo_and_left_by_a_forced_one_and_both_say_so() {
+    let world = repository("echo three >> a.txt; printf x >> large");
+    fs::File::create(world.path("p/large")).unwrap().set_len(11_000_000).unwrap();
+    let ran = azureal(&world, &["run", "-a", "claude", "go"]);
+    let last = "2 files changed, +1 −0; changed, not recorded: large · azureal diff S1";
+    assert_eq!(ran.stderr.lines().last(), Some(last), "{ran}");
+    let stat = azureal(&world, &["diff", "S1", "--stat"]).quiet();
+    assert!(stat.contains("  changed, not recorded: large (too large)\n"), "{stat}");
+    let refused = azureal(&world, &["undo", "S1"]);
+    let words = "  large: its content is not recorded: it is over the size limit, or could not be read\n";
+    assert!(refused.code != 0 && refused.stderr.contains(words), "{refused}");
+    assert_eq!(read(&world, "a.txt").unwrap(), "one\ntwo\nthree\n");
+    let forced = azureal(&world, &["undo", "S1", "--force"]);
+    assert!(
+        forced.code == 0 && forced.stdout.contains(&format!("  left as it is:{}", &words[1..])),
+        "{forced}"
+    );
+    assert_eq!(read(&world, "a.txt").unwrap(), "one\ntwo\n");
+    assert_eq!(fs::metadata(world.path("p/large")).unwrap().len(), 11_000_001);
+}
+
+#[test]
+fn rules_that_ignored_themselves_and_are_gone_delete_no_file_of_the_user() {
+    let world = World::new();
+    fs::remove_dir_all(world.path("p")).unwrap();
+    world.file("p/.gitignore", "*.env\n");
+    world.file("p/secret", "SECRET\n");
+    git(&world, &["init", "-q"]);
+    fake_claude(&world, "printf '*\\n!src\\n' > .gitignore");
+    turn(&world);
+    fake_claude(&world, "mv .gitignore x; echo 'lib/*' > .gitignore");
+    assert_eq!(azureal(&world, &["run", "-c", "-a", "claude", "again"]).code, 0);
+    for arguments in [
+        &["undo", "S1"][..],
+        &["undo", "S1", "--turn", "2", "--force"],
+        &["undo", "S1", "--turn", "1", "--force"],
+    ] {
+        azureal(&world, arguments);
+        assert_eq!(read(&world, "secret").as_deref(), Some("SECRET\n"), "{arguments:?}");
+    }
+    let context = world.run(&["context", "S1"]).quiet();
+    assert!(!context.contains("SECRET"), "{context}");
+}
+
+#[test]
+fn an_undo_of_a_removed_link_in_the_place_of_rules_can_be_taken_back() {
+    let world = repository("rm src/.gitignore; echo z >> m");
+    std::os::unix::fs::symlink("x", world.path("p/src/.gitignore")).unwrap();
+    git(&world, &["add", "-A"]);
+    git(&world, &["commit", "-qm", "a link"]);
+    turn(&world);
+    let undone = azureal(&world, &["undo", "S1"]);
+    assert_eq!(undone.code, 0, "{undone}");
+    assert!(world.path("p/src/.gitignore").is_symlink());
+    for _ in 0..2 {
+        let twice = azureal(&world, &["undo", "S1"]);
+        let hint = twice.stderr.split('`').nth(1).unwrap().to_owned();
+        let arguments: Vec<&str> = hint.split(' ').skip(1).collect();
+        let redone = azureal(&world, &arguments);
+        assert_eq!(redone.code, 0, "{redone}");
+        assert!(!world.path("p/src/.gitignore").is_symlink() && world.path("p/m").exists());
+        assert_eq!(azureal(&world, &["undo", "S1"]).code, 0);
+    }
+}

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::visible::visible_line;
+
 #[cfg(doc)]
 use super::Event;
 
@@ -41,9 +43,31 @@ impl Changes {
     /// The most files that are named.
     pub const MOST_FILES: usize = 200;
 
-    /// Returns the counts in words: `3 files changed, +40 −12`.
+    /// Returns the counts in words: `3 files changed, +40 −12`. Names files that changed and are not recorded.
     pub fn summary(&self) -> String {
-        changes_summary(&self.files, &self.directories)
+        let is_empty = self.files.is_empty() && self.directories.is_empty();
+        match self.unrecorded() {
+            Some(unrecorded) if is_empty => unrecorded,
+            Some(unrecorded) => format!("{}; {unrecorded}", changes_summary(&self.files, &self.directories)),
+            None => changes_summary(&self.files, &self.directories),
+        }
+    }
+
+    /// Returns the files that changed and are not recorded, in words: `changed, not recorded: .env, a.key and 3 more`. `None` if there are none.
+    pub fn unrecorded(&self) -> Option<String> {
+        const NAMED: usize = 3;
+        let changed: Vec<&str> = self
+            .skipped
+            .iter()
+            .filter(|skipped| skipped.changed)
+            .map(|skipped| skipped.path.as_str())
+            .collect();
+        let named: Vec<_> = changed.iter().take(NAMED).map(|path| visible_line(path)).collect();
+        let more = match changed.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        (!changed.is_empty()).then(|| format!("changed, not recorded: {}{more}", named.join(", ")))
     }
 }
 
@@ -143,6 +167,17 @@ pub struct SkippedPath {
     pub path: String,
     /// The reason, for people.
     pub reason: String,
+    /// Whether it changed or was deleted during the turn. Its content from before is not recorded, so no undo restores it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub changed: bool,
+}
+
+/// For people: `changed, not recorded: .env (ignored)`.
+impl fmt::Display for SkippedPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let changed = if self.changed { "changed, " } else { "" };
+        write!(f, "{changed}not recorded: {} ({})", self.path, self.reason)
+    }
 }
 
 /// The fields of [`Event::Undo`].
@@ -227,6 +262,27 @@ mod tests {
             assert_eq!(Event::from_json(json).unwrap(), event);
             assert!(json.contains(event.kind()));
         }
+    }
+
+    #[test]
+    fn files_that_changed_and_are_not_recorded_are_named() {
+        let skipped =
+            |path: &str, changed| SkippedPath { path: path.into(), reason: "ignored".into(), changed };
+        let changes = |paths: &[&str], files: usize| Changes {
+            skipped: paths.iter().map(|path| skipped(path, true)).chain([skipped("sub", false)]).collect(),
+            files: vec![FileChange::default(); files],
+            ..Changes::default()
+        };
+        assert_eq!(changes(&[], 1).summary(), "1 file changed");
+        assert_eq!(changes(&[".env"], 2).summary(), "2 files changed; changed, not recorded: .env");
+        let many = changes(&["a", "b\u{1b}", "c", "d", "e"], 0).summary();
+        assert!(
+            many.starts_with("changed, not recorded: a, b") && many.ends_with(", c and 2 more"),
+            "{many}"
+        );
+        assert!(!many.contains('\u{1b}'));
+        assert_eq!(skipped(".env", true).to_string(), "changed, not recorded: .env (ignored)");
+        assert_eq!(skipped("sub", false).to_string(), "not recorded: sub (ignored)");
     }
 
     #[test]

@@ -321,6 +321,7 @@ pub(crate) fn file_changes() -> FileChanges {
         undone_by: None,
         worktree: String::new(),
         is_undo: false,
+        of_undo: false,
         skipped: Vec::new(),
     };
     FileChanges { of: ChangesOf::Turn(6), changes, diff: Ok(Diff { bytes: DIFF.into(), left_out: 0 }) }
