@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, Stat};
+use rustix::fs::{Access, AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 const DIRECTORY: OFlags =
@@ -80,6 +80,20 @@ impl Beneath {
         }
         let folder = self.last.last().map_or(&self.root, |(_, folder)| folder);
         Ok((Arc::clone(folder), OsStr::from_bytes(name)))
+    }
+
+    /// Returns whether a file has exactly this name in its folder. Where names that differ by case are one file, another name finds it too.
+    pub(crate) fn is_named(&mut self, path: &[u8]) -> rustix::io::Result<bool> {
+        let (folder, name) = match self.parent(path) {
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(false),
+            parent => parent?,
+        };
+        for entry in Dir::read_from(&folder)? {
+            if entry?.file_name().to_bytes() == name.as_bytes() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Forgets the folders of the last path, which may have been replaced.

@@ -10,8 +10,8 @@ use rustix::fs::Stat;
 use crate::align::Alignment;
 use crate::beneath::{Beneath, Found, is_forbidden};
 use crate::error::{At, Error};
-use crate::git::{Deadline, Git, OUTPUT, args};
-use crate::ignored::ignored;
+use crate::git::{Deadline, Git, OUTPUT, Running, args};
+use crate::ignored::{ignored, parent};
 use crate::names::{Name, names};
 use crate::places::ObjectFormat;
 use crate::project_index::hex;
@@ -109,7 +109,7 @@ impl Worktree {
         let git = self.in_worktree(index);
         let changed = args(["diff-files", "-z", "--raw", "--no-renames", "--ignore-submodules=all"]);
         let changed = git.start(&changed, Vec::new(), OUTPUT)?;
-        let mut others = args([
+        let mut others_command = args([
             "ls-files",
             "-z",
             "--others",
@@ -122,11 +122,16 @@ impl Worktree {
             "-X",
         ]);
         let exclude = self.write_excludes(home)?;
-        others.push(exclude.clone().into());
-        let others = git.start(&others, Vec::new(), OUTPUT)?;
+        others_command.push(exclude.clone().into());
+        let others = git.start(&others_command, Vec::new(), OUTPUT)?;
         let there = limits.drops_ignored.then(|| self.start_names(index, &exclude)).transpose()?;
+        let named = self.start_named(&git, &others_command)?;
         let changed = changed.finish(deadline)?;
         let others = others.finish(deadline)?;
+        let renamed = match named {
+            Some(named) => self.renamed(&git, &others, &named.finish(deadline)?, deadline)?,
+            None => Vec::new(),
+        };
         let there = there.map(|there| there.finish(deadline)).transpose()?;
         let rules: Vec<&[u8]> = others
             .split(|byte| *byte == 0)
@@ -136,7 +141,7 @@ impl Worktree {
             if rules.is_empty() { Vec::new() } else { ignored(&git, &exclude, &rules, deadline)? };
         let large = if is_current { read_large(home) } else { self.marked(&git, home, deadline)? };
         let (limits, format) = (limits.clone(), self.places.format);
-        Ok(Listing { changed, others, there, ignored_rules, large, limits, format })
+        Ok(Listing { changed, others, there, renamed, ignored_rules, large, limits, format })
     }
 }
 
@@ -162,12 +167,56 @@ impl Worktree {
     }
 }
 
+impl Worktree {
+    /// Starts to list the files that our index does not have under exactly their name, where names that differ by case are one file.
+    fn start_named(&self, git: &Git, others: &[OsString]) -> Result<Option<Running>, Error> {
+        let start = || git.with("GIT_CONFIG_VALUE_0", "false").start(others, Vec::new(), OUTPUT);
+        self.places.case.is_one_file.then(start).transpose()
+    }
+
+    /// Finds the files that our index has under a name that differs by case: the former and the present path. The names of folders are those of our index.
+    fn renamed(
+        &self,
+        git: &Git,
+        others: &[u8],
+        named: &[u8],
+        deadline: Deadline<'_>,
+    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
+        let paths = |output: &'_ [u8]| -> BTreeSet<Vec<u8>> {
+            output.split(|byte| *byte == 0).filter(|path| !path.is_empty()).map(<[u8]>::to_vec).collect()
+        };
+        let others = paths(others);
+        let found: Vec<Vec<u8>> =
+            paths(named).into_iter().filter(|path| !others.contains(path) && !is_forbidden(path)).collect();
+        if found.is_empty() {
+            return Ok(Vec::new());
+        }
+        let indexed = paths(&git.run(&args(["ls-files", "-z"]), Vec::new(), deadline)?);
+        let indexed: BTreeMap<Vec<u8>, Vec<u8>> =
+            indexed.into_iter().map(|path| (self.places.case.fold(&path), path)).collect();
+        let mut beneath = Beneath::open(&self.places.root).at(&self.places.root)?;
+        let mut renamed = Vec::new();
+        for path in found {
+            let Some(former) = indexed.get(&self.places.case.fold(&path)) else { continue };
+            let name = path.get(parent(&path).len()..).unwrap_or_default();
+            let present = [parent(former), name].concat();
+            let is_there = beneath.is_named(former).at(Path::new(&OsString::from_vec(former.clone())))?;
+            if present != *former && !is_there {
+                renamed.push((former.clone(), present));
+            }
+        }
+        Ok(renamed)
+    }
+}
+
 /// The output of git.
 pub(crate) struct Listing {
     changed: Vec<u8>,
     others: Vec<u8>,
     /// What is ignored, if a turn begins.
     there: Option<Vec<u8>>,
+    /// Files whose name differs by case from that in our index, which comes first.
+    renamed: Vec<(Vec<u8>, Vec<u8>)>,
     /// Files of ignore rules that are ignored themselves.
     ignored_rules: Vec<Vec<u8>>,
     large: BTreeMap<Vec<u8>, Large>,
@@ -212,6 +261,12 @@ impl Listing {
         let mut seen: BTreeSet<&[u8]> = aligned.dropped.iter().map(Vec::as_slice).collect();
         for path in &aligned.dropped {
             update.set(path, "0", &"0".repeat(self.format.length() * 2));
+        }
+        for (former, path) in &self.renamed {
+            if seen.insert(former) && seen.insert(path) {
+                update.set(former, "0", &"0".repeat(self.format.length() * 2));
+                self.look(path, None, false, beneath, &mut update)?;
+            }
         }
         for path in self.changed().chain(converted.iter().map(Vec::as_slice)) {
             if seen.insert(path) {

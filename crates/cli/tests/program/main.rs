@@ -57,6 +57,7 @@ mod power_loss;
 mod project_names;
 mod prompt_cache;
 mod purge;
+mod random_undo;
 mod real_agents;
 mod recall;
 mod redact;

@@ -83,7 +83,7 @@ pub enum ConflictReason {
     DeletedSince,
     /// The turn deleted it, and it is there again. A forced undo overwrites it.
     CreatedSince,
-    /// A folder with other files, or a file in the place of its folder, is in the way. A forced undo leaves it out.
+    /// A folder with other files, a pipe or a device, or a file in the place of its folder, is in the way. A forced undo leaves it out.
     InTheWay,
     /// A version was too large or could not be read, or is no longer stored. A forced undo leaves it out.
     NotStored,
@@ -224,7 +224,7 @@ impl Worktree {
         let mut prepared = Prepared { plan: UndoPlan::default(), steps: Vec::new(), blobs, began };
         let mut decided = Vec::new();
         for change in changes {
-            let now = Now::of(&change.path, &mut beneath).at(&path(&change.path))?;
+            let now = Now::of(&change.path, self.places.case, &mut beneath).at(&path(&change.path))?;
             let mut decision = prepared.decide(&change, &now.present).at(&path(&change.path))?;
             if force
                 && let Decision::Conflict(ConflictReason::ChangedSince | ConflictReason::CreatedSince) =
@@ -304,7 +304,7 @@ impl Prepared {
         Ok(Decision::Conflict(match (present, &change.after) {
             // Whether it can be removed is checked with the other files.
             (Present::Folder, None) => return Ok(Decision::Change),
-            (Present::Folder, Some(_)) => ConflictReason::InTheWay,
+            (Present::Folder, Some(_)) | (Present::Other, _) => ConflictReason::InTheWay,
             (Present::Missing, _) => ConflictReason::DeletedSince,
             (_, None) => ConflictReason::CreatedSince,
             (_, Some(_)) => ConflictReason::ChangedSince,

@@ -9,6 +9,7 @@ use rustix::fs::{Dir, Mode, OFlags};
 
 use crate::beneath::{Beneath, Found};
 use crate::compare::Version;
+use crate::places::Case;
 
 use super::blobs::Blobs;
 use super::identity::Identity;
@@ -40,8 +41,12 @@ pub(crate) enum Present {
 }
 
 impl Now {
-    pub(crate) fn of(path: &[u8], beneath: &mut Beneath) -> io::Result<Self> {
-        let found = beneath.look(path)?;
+    pub(crate) fn of(path: &[u8], case: Case, beneath: &mut Beneath) -> io::Result<Self> {
+        let found = match beneath.look(path)? {
+            // It is another path of the snapshots.
+            found if case.is_one_file && found.file().is_some() && !beneath.is_named(path)? => Found::Missing,
+            found => found,
+        };
         let identity = found.file().map(Identity::of);
         let present = match found {
             Found::Missing | Found::Blocked => Present::Missing,

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
 
 mod align;
+mod case;
 mod check;
 mod hostile;
 mod ignored;
