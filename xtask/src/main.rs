@@ -1,4 +1,4 @@
-//! The repository's own commands: `cargo xtask test`, `tidy`, `conformance`, `agents` and `repeat`.
+//! The repository's own commands: `cargo xtask test`, `tidy`, `conformance`, `agents`, `repeat` and `privileged`.
 //!
 //! They stand here rather than in a shell script, so that a person and the continuous integration run the
 //! same thing, on a machine that has nothing but Rust and a C compiler.
@@ -10,6 +10,7 @@
 
 mod agents;
 mod conformance;
+mod privileged;
 mod repeat;
 mod test;
 mod tidy;
@@ -26,13 +27,15 @@ usage: cargo xtask test [--install]
        cargo xtask conformance
        cargo xtask agents
        cargo xtask repeat PACKAGE TIMES LOAD [FILTER ...]
+       cargo xtask privileged [CHECK]
 
 test         everything that has to hold before a change is merged: format, lints, tests, documentation, supply chain
                --install  install the programs that some tests need, as is done when CI=true
 tidy         only the rules about the repository itself, which are part of the tests
 conformance  run what every store promises on every store, and make docs/conformance.md of it
 agents       install the real coding agents that some tests run, from npm into target/agents; `test` does it too
-repeat       run the tests of a package so many times, beside so many processes that compute";
+repeat       run the tests of a package so many times, beside so many processes that compute
+privileged   checks that need root, such as loop devices: all of them, or one. No other command runs them";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -47,6 +50,8 @@ fn main() -> ExitCode {
             Some(repeat) => repeat::run(&repeat),
             None => return wrong_usage(),
         },
+        ["privileged"] => privileged::run(None),
+        ["privileged", name] => privileged::run(Some(name)),
         ["--help" | "-h" | "help"] => {
             println!("{USAGE}");
             Ok(())

@@ -14,7 +14,7 @@ use crate::compare::{MARKED, RawChange, TIME};
 use crate::error::{At, Error};
 use crate::git::{Deadline, Git, OUTPUT, args};
 use crate::names::{Name, There};
-use crate::prune::pins;
+use crate::prune::{Pin, pins};
 use crate::rules::Rules;
 use crate::scratch::Scratch;
 use crate::worktree::{EXCLUDE, Home, Worktree};
@@ -141,26 +141,28 @@ impl Worktree {
         Ok(self.ignore_files(tree, added, deadline)?.into_iter().filter_map(|file| file.id))
     }
 
-    /// Finds the rules of two snapshots. For each time that the later one was taken they are those of the last time before it, in the same session.
+    /// Finds the rules of two snapshots. The same files may have been recorded at many times: those count that were taken one after the other in one session.
     fn records(&self, home: &Home, before: &str, after: &str) -> Result<Records, Error> {
-        let pins = pins(home)?;
+        let mut pins = pins(home)?;
+        // The oldest come first.
+        pins.reverse();
+        pins.sort_by(|one, other| one.session.cmp(&other.session));
         let (mut earlier, mut later) = (Vec::new(), Vec::new());
-        let add = |ids: &mut Vec<String>, id: &Option<String>| {
-            if let Some(id) = id.as_ref().filter(|id| ids.len() < MOST_RULES && !ids.contains(id)) {
-                ids.push(id.clone());
-            }
-        };
-        for (place, last) in pins.iter().enumerate().filter(|(_, pin)| pin.tree == after) {
-            add(&mut later, &last.rules);
-            // The newest come first.
-            let mut older = pins.iter().skip(place + 1);
-            if let Some(first) = older.find(|pin| pin.tree == before && pin.session == last.session) {
-                add(&mut earlier, &first.rules);
+        let mut first: Option<&Pin> = None;
+        for pin in &pins {
+            if pin.tree == before {
+                first = Some(pin);
+            } else if pin.tree == after
+                && let Some(first) = first.filter(|first| first.session == pin.session)
+            {
+                earlier.push(first.rules.clone());
+                later.push(pin.rules.clone());
             }
         }
         if earlier.is_empty() {
-            pins.iter().filter(|pin| pin.tree == before).for_each(|pin| add(&mut earlier, &pin.rules));
+            earlier = pins.iter().filter(|pin| pin.tree == before).map(|pin| pin.rules.clone()).collect();
         }
+        let [earlier, later] = [earlier, later].map(newest);
         let ids: Vec<String> = earlier.iter().chain(&later).cloned().collect();
         let mut contents = self.contents(&ids)?.into_iter().map(|content| Rules::parse(&content?));
         let before = contents.by_ref().take(earlier.len()).flatten().collect();
@@ -285,6 +287,17 @@ impl Worktree {
         let paths: Vec<&[u8]> = paths.iter().map(Vec::as_slice).collect();
         ignored(&git.in_directory(&top), &exclude, &paths, Deadline::after(TIME))
     }
+}
+
+/// Returns the newest ids of a list with the oldest first, each once.
+fn newest(ids: Vec<Option<String>>) -> Vec<String> {
+    let mut newest = Vec::new();
+    for id in ids.into_iter().rev().flatten() {
+        if newest.len() < MOST_RULES && !newest.contains(&id) {
+            newest.push(id);
+        }
+    }
+    newest
 }
 
 /// Asks git which paths are ignored in its worktree, with a file of rules beside those of the worktree.

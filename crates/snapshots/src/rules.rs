@@ -35,7 +35,7 @@ pub(crate) struct Rules {
     pub(crate) unknown: Vec<Vec<u8>>,
     /// What was ignored and there. `None` if no turn began with the snapshot.
     pub(crate) there: Option<Vec<Name>>,
-    /// Files of the tree that were ignored and not tracked. An earlier snapshot had them.
+    /// Files of the tree that were ignored and not tracked when a turn ended. An earlier snapshot had them.
     pub(crate) late: Vec<Vec<u8>>,
 }
 

@@ -253,7 +253,8 @@ impl Listing {
         let rules = aligned.dropped.iter().filter(|path| is_ignore_file(path));
         let mut update = Update {
             unrecorded_rules: self.ignored_rules.iter().chain(rules).cloned().collect(),
-            late: aligned.late.clone(),
+            // A later snapshot of the same files, before an undo, says nothing of the turn.
+            late: if self.limits.since.is_some() { aligned.late.clone() } else { Vec::new() },
             there: self.there.clone(),
             dropped: aligned.dropped.clone(),
             ..Update::default()

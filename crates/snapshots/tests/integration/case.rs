@@ -15,6 +15,12 @@ fn one_file() -> Option<Place> {
     None
 }
 
+/// Renames by case. Linux does nothing if both names are one file.
+fn rename(place: &Place, from: &str, to: &str) {
+    fs::rename(place.path(from), place.path("between")).unwrap();
+    fs::rename(place.path("between"), place.path(to)).unwrap();
+}
+
 fn names(place: &Place) -> Vec<String> {
     let root = place.root.clone();
     place.files().keys().map(|path| path.strip_prefix(&root).unwrap().display().to_string()).collect()
@@ -27,13 +33,13 @@ fn rules_and_names_ignore_case_where_git_does() {
     place.write(".gitignore", "secrets/\n*.KEY\n").write("SECRETS/a", "SECRET\n").write("b.key", "SECRET\n");
     let worktree = place.worktree();
     let before = begin(&worktree);
-    place.write(".gitignore", "").write("Secrets/new", "1\n").write("new", "1\n");
+    place.write(".gitignore", "").write("SECRETS/new", "1\n").write("new", "1\n");
     let after = end(&worktree, &before);
     let (hidden, files): (Vec<_>, Vec<_>) =
         worktree.compare(&before, &after).unwrap().into_iter().partition(|file| file.ignored_before);
     let hidden: Vec<_> = hidden.iter().map(|file| file.path.to_str().unwrap()).collect();
     // What was ignored by these rules cannot be told from what was there.
-    assert_eq!(hidden, ["SECRETS/a", "Secrets/new", "b.key"]);
+    assert_eq!(hidden, ["SECRETS/a", "SECRETS/new", "b.key"]);
     assert_eq!(shown(&files), ["M .gitignore +0 -2", "A new +1 -0"]);
     // In the next turn they are files as others.
     let before = begin(&worktree);
@@ -73,7 +79,7 @@ fn a_rename_by_case_is_one_change_and_its_undo_deletes_nothing() {
     let worktree = place.worktree();
     let (files, before) = (place.files(), begin(&worktree));
     for (from, to) in [("README", "ReadMe"), ("dir/Mixed", "dir/mixed"), ("untracked", "UNTRACKED")] {
-        fs::rename(place.path(from), place.path(to)).unwrap();
+        rename(&place, from, to);
     }
     place.write("UNTRACKED", "edited\n");
     let (changed, after) = (place.files(), end(&worktree, &before));
@@ -101,7 +107,7 @@ fn a_folder_that_is_renamed_by_case_keeps_its_files() {
     let Some(place) = one_file() else { return };
     let worktree = place.worktree();
     let before = begin(&worktree);
-    fs::rename(place.path("src"), place.path("Src")).unwrap();
+    rename(&place, "src", "Src");
     place.write("Src/a.rs", "edited\n").write("Src/new", "new\n");
     let after = end(&worktree, &before);
     let undone = worktree.undo(SESSION, &before, &after, false).unwrap();
@@ -118,7 +124,7 @@ fn an_ignored_file_whose_name_changes_by_case_was_there() {
     place.write(".gitignore", ".env\n").write(".env", "SECRET\n");
     let worktree = place.worktree();
     let before = begin(&worktree);
-    fs::rename(place.path(".env"), place.path(".ENV")).unwrap();
+    rename(&place, ".env", ".ENV");
     place.write(".gitignore", "");
     let after = end(&worktree, &before);
     assert!(!worktree.diff(&before, &after, 10_000).unwrap().text().contains("SECRET"));

@@ -156,6 +156,21 @@ fn what_is_ignored_at_the_end_and_was_not_recorded_before_is_no_change() {
 }
 
 #[test]
+fn a_file_that_is_ignored_after_its_turn_is_a_change_of_the_turn() {
+    let place = empty();
+    let worktree = place.worktree();
+    let before = begin(&worktree);
+    place.write("a", "1\n");
+    let after = end(&worktree, &before);
+    place.write(".git/info/exclude", "a\n");
+    // The same files, under other rules.
+    assert_eq!(taken(&worktree, &patient()), after);
+    assert_eq!(split(&worktree, &before, &after), (Vec::new(), vec!["A a +1 -0".to_owned()]));
+    worktree.undo(SESSION, &before, &after, false).unwrap();
+    assert!(!place.path("a").exists());
+}
+
+#[test]
 fn many_repositories_and_many_ignored_names_are_all_known() {
     let place = empty();
     // More than are named to the user.

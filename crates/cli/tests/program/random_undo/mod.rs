@@ -11,11 +11,11 @@ mod state;
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use azureal_testkit::thorough;
 use serde_json::Value;
@@ -172,6 +172,8 @@ impl Case {
         self.prepare_agent(&acts);
         let ran = self.run(session);
         self.check_run(&ran);
+        let root = fs::canonicalize(self.world.path("p")).unwrap();
+        wait_until("the end of each git", || running(&root).is_empty());
         let after = self.state();
         self.note(session, before, after, false);
     }
@@ -252,12 +254,11 @@ impl Case {
         child.wait().unwrap();
         self.log.push(format!("azureal {}, killed after {time} ms", arguments.join(" ")));
         let root = fs::canonicalize(self.world.path("p")).unwrap();
-        wait_until("the end of all processes", || {
-            let processes = fs::read_dir("/proc").unwrap().flatten();
-            !processes
-                .into_iter()
-                .any(|it| fs::read_link(it.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(&root)))
-        });
+        let began = Instant::now();
+        while let processes @ [_, ..] = &running(&root)[..] {
+            assert!(began.elapsed() < Duration::from_secs(30), "these processes stay: {processes:#?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
         let next = self.azureal(&["list"]);
         assert_eq!(next.code, 0, "{next}");
     }
@@ -350,6 +351,19 @@ impl Case {
             _ => assert!(before.files == after.files, "an undo without an event changed files"),
         }
     }
+}
+
+/// Lists the processes that run in a folder, without a git that waits for a pipe: it stays if azureal is killed.
+fn running(folder: &Path) -> Vec<String> {
+    let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    let found =
+        processes.filter(|path| fs::read_link(path.join("cwd")).is_ok_and(|cwd| cwd.starts_with(folder)));
+    let described = found.map(|path| {
+        let read = |name: &str| fs::read_to_string(path.join(name)).unwrap_or_default().replace('\0', " ");
+        format!("{} {} {}", path.display(), read("cmdline"), read("wchan"))
+    });
+    let is_stuck = |process: &String| process.contains("git") && process.ends_with("wait_for_partner");
+    described.filter(|process| !is_stuck(process)).collect()
 }
 
 /// Returns lines of an agent's output: those before its work, or those after it.

@@ -129,7 +129,7 @@ fn collect(root: &Path, folder: &Path, files: &mut Files) {
         } else if found.file_type().is_fifo() {
             (Kind::Pipe, Vec::new())
         } else if found.len() > LARGE {
-            (Kind::Large, format!("{} {}", found.len(), found.mtime_nsec()).into_bytes())
+            (Kind::Large, found.len().to_string().into_bytes())
         } else {
             (Kind::File, fs::read(&full).unwrap())
         };
