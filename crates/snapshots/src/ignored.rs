@@ -86,6 +86,10 @@ impl Worktree {
         let mut records = self.records(home, before, after)?;
         let late: BTreeSet<Vec<u8>> = records.after.into_iter().flat_map(|rules| rules.late).collect();
         let of_tree = self.tree_rules(before, &added)?;
+        // A later snapshot of the same files, before an undo, says nothing of the turn.
+        if records.before.iter().any(|rules| rules.there.is_some()) {
+            records.before.retain(|rules| rules.there.is_some());
+        }
         if records.before.is_empty() {
             // An old snapshot, or one of a deleted session.
             let unknown = of_tree.marked.clone();
