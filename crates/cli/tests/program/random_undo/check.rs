@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Case;
-use super::state::{Files, Kind, State, changed, is_nested, shown, shown_entry};
+use super::state::{Entry, Files, Kind, State, changed, is_nested, shown, shown_entry};
 
 /// Changes that a session has: of a turn, or of an undo.
 pub(super) struct Recorded {
@@ -86,15 +86,16 @@ impl Case {
             )
         };
         for path in changed(&before.files, &after.files) {
-            let wanted = undone.before.files.get(&path);
+            // A pipe is in no snapshot.
+            let recorded = |entry: &&Entry| entry.kind != Kind::Pipe;
+            let wanted = undone.before.files.get(&path).filter(recorded);
             if !in_question.contains(&path) {
                 fail(&path, "the undo changed it, and the turn did not");
             }
             if after.files.get(&path) != wanted {
                 fail(&path, "it is not as it was before the turn");
             }
-            // A pipe is in no snapshot.
-            let left = undone.after.files.get(&path).filter(|entry| entry.kind != Kind::Pipe);
+            let left = undone.after.files.get(&path).filter(recorded);
             if !force && before.files.get(&path) != left {
                 fail(&path, "it was changed since the turn");
             }
