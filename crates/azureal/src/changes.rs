@@ -114,7 +114,7 @@ impl Workspace {
     pub(crate) fn remove_snapshots(&self, record: &SessionRecord) -> Result<(), Error> {
         let Some(folder) = self.snapshot_folder() else { return Ok(()) };
         let owner = snapshot_owner(record);
-        if !folder.join("sessions").join(&owner).is_dir() {
+        if !Worktree::noted_sessions(&folder).contains(&owner) {
             return Ok(());
         }
         let worktree = self.snapshots()?;
@@ -127,10 +127,14 @@ impl Workspace {
         })
     }
 
-    /// Removes the oldest snapshots, if a turn of this workspace has added some and there are too many.
+    /// Combines packs and removes the oldest snapshots, if a turn of this workspace has added some and there are too many.
     pub(crate) fn prune_snapshots(&self) {
         let recorder = self.recorder.get().and_then(Option::as_ref).filter(|recorder| recorder.is_used());
         let Some(Ok(Some(worktree))) = recorder.map(ChangeRecorder::worktree) else { return };
+        if let Err(error) = worktree.combine() {
+            // Another process does the same, or the next turn tries again.
+            debug!(%error, "packs of snapshots are not combined");
+        }
         let limit = self.snapshot_limit();
         if !worktree.needs_prune(limit) {
             return;
@@ -389,6 +393,8 @@ pub(crate) fn snapshot_error(error: azureal_snapshots::Error) -> Error {
         azureal_snapshots::Error::Gone(_) => described.with_hint(
             "snapshots stay on the machine of their turn, and the oldest are removed; `azureal diff --stat` shows the files",
         ),
+        azureal_snapshots::Error::Damaged { .. } => described
+            .with_hint("`azureal doctor` says what is damaged; `azureal diff --stat` shows the files"),
         _ => described,
     };
     described.with_source(error)

@@ -20,6 +20,8 @@ const DIFF_BYTES: usize = 1 << 20;
 const TURN_TIME: Duration = Duration::from_secs(2);
 /// The part of it for the snapshot.
 const SNAPSHOT_TIME: Duration = Duration::from_millis(1_400);
+/// A recovered turn has no changes for this reason.
+const FIRST_IS_LOST: &str = "its changes are not recorded: the snapshot from before it was not on the disk yet when the machine stopped";
 /// The most paths that are named as not part of a snapshot.
 const MOST_SKIPPED: usize = 20;
 
@@ -195,12 +197,13 @@ impl ChangeRecorder {
         let (tree, after, skipped) = taken?;
         let left = TURN_TIME.saturating_sub(began.elapsed()) / 2;
         let worktree = worktree.comparing_within(left);
-        let compared = during.and_then(|during| Ok((during, worktree.compare(&tree, &after)?)));
+        let compared = during.and_then(|during| Ok((during, compare(&worktree, &tree, &after, late)?)));
         let (during, files) = match compared {
             Ok(compared) => compared,
             Err(error) => {
                 warn!(%error, "two snapshots are not compared");
-                notice(not_recorded(&error));
+                let is_lost = late && matches!(error, Error::Gone(_) | Error::Damaged { .. });
+                notice(if is_lost { FIRST_IS_LOST.to_owned() } else { not_recorded(&error) });
                 return None;
             }
         };
@@ -217,6 +220,12 @@ impl ChangeRecorder {
             warn!(%error, "the changes of a turn are recorded without their lines");
             Diff::default()
         });
+        // The event names both snapshots.
+        if let Err(error) = worktree.make_durable(session, &tree, &after) {
+            warn!(%error, "two snapshots are not durable");
+            notice(not_recorded(&error));
+            return None;
+        }
         debug!(files = files.len(), "compared two snapshots");
         let (named, directories) = stored_changes(&files);
         let mut left_out = before.skipped;
@@ -235,6 +244,20 @@ impl ChangeRecorder {
         };
         Some(TurnChanges { changes, diffs: diffs_by_path(&diff) })
     }
+}
+
+/// Compares two snapshots. The first one of a turn that is recovered may be lost in part: nothing was durable yet.
+fn compare(
+    worktree: &Worktree,
+    before: &str,
+    after: &str,
+    late: bool,
+) -> Result<Vec<azureal_snapshots::FileChange>, Error> {
+    let files = worktree.compare(before, after)?;
+    if late {
+        worktree.check_whole(before, after)?;
+    }
+    Ok(files)
 }
 
 /// Takes a snapshot. `None` if there is none; a reason that the user should know is a notice.

@@ -43,6 +43,8 @@ pub struct Ingested {
     /// What became of the output, if not all of it is in the original of the turn: it is still in its spool, and the next start tries
     /// again; or an output that the agent keeps beside its transcript was left out.
     pub notices: Vec<String>,
+    /// Why the changes of a recovered turn are not recorded.
+    pub not_recorded: Option<String>,
     /// The tools that the agent was refused, one entry for each call.
     pub refused: Vec<String>,
     /// What became of breakpoints for the provider's prompt cache.
@@ -218,6 +220,7 @@ impl Ingested {
             complete,
             kept: None,
             notices: Vec::new(),
+            not_recorded: None,
             refused: Vec::new(),
             cache: CacheSeen::default(),
             late: Late::default(),

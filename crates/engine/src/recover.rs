@@ -56,7 +56,8 @@ impl fmt::Display for Recovered {
                 Some(Outcome::Interrupted) | None => "incomplete".to_owned(),
                 Some(outcome) => outcome.to_string(),
             };
-            write!(f, "recovered the last turn of {session} ({how})")
+            write!(f, "recovered the last turn of {session} ({how})")?;
+            ingested.not_recorded.iter().try_for_each(|why| write!(f, "; {why}"))
         };
         if let Self::Noted(session, run, noted) = self {
             let run = visible_line(run);
@@ -264,11 +265,14 @@ async fn store_orphan(
         let outcome = ending.stopped.unwrap_or(Outcome::Interrupted);
         ingest_unstarted(store, agent, spool, outcome, &ending.stderr, &Destination::Recovered).await
     } else {
+        let mut not_recorded = None;
         let changes = match changes {
-            Some(recorder) => recorded(recorder, store, &spool).await,
+            Some(recorder) => recorded(recorder, store, &spool, &mut not_recorded).await,
             None => None,
         };
-        ingest(store, agent, spool, ending, &Destination::Recovered, environment, changes).await
+        ingest(store, agent, spool, ending, &Destination::Recovered, environment, changes)
+            .await
+            .map(|ingested| Ingested { not_recorded, ..ingested })
     };
     match ingested {
         Ok(ingested) => {
@@ -298,12 +302,20 @@ fn estimated_ending(spool: &Spool, is_unstarted: bool) -> Ending {
     }
 }
 
-/// Returns the changes since a recovered turn began.
-async fn recorded(recorder: &ChangeRecorder, store: &dyn SessionStore, spool: &Spool) -> Option<TurnChanges> {
+/// Returns the changes since a recovered turn began, or why they are not recorded.
+async fn recorded(
+    recorder: &ChangeRecorder,
+    store: &dyn SessionStore,
+    spool: &Spool,
+    not_recorded: &mut Option<String>,
+) -> Option<TurnChanges> {
     let noted = spool.process()?.before.as_ref()?;
     let before = recorder.noted(noted)?;
     let session = store.get(spool.turn().session_id()?).await.ok()?;
-    recorder.after(&snapshot_owner(&session), before, &mut |notice| debug!(notice))
+    recorder.after(&snapshot_owner(&session), before, &mut |notice| {
+        debug!(notice);
+        *not_recorded = Some(notice);
+    })
 }
 
 /// Finds the process of a run, also where azureal died between starting and noting it.

@@ -12,6 +12,7 @@ use azureal_process::Excerpt;
 use crate::diff::{Diff, Patch};
 use crate::error::{At, Error};
 use crate::git::{Deadline, Git, args};
+use crate::notes::pins;
 use crate::scratch::Scratch;
 use crate::worktree::Worktree;
 
@@ -98,7 +99,7 @@ impl Worktree {
     ///
     /// # Errors
     ///
-    /// [`Error::Gone`] if one of them is no longer stored.
+    /// [`Error::Gone`] if one of them is no longer stored, [`Error::Damaged`] if it cannot be read.
     pub fn compare(&self, before: &str, after: &str) -> Result<Vec<FileChange>, Error> {
         if before == after {
             return Ok(Vec::new());
@@ -171,7 +172,7 @@ impl Worktree {
         let output = running.child.stdout();
         let is_bounded = output.left_out > 0 || output.beginning.len() > limit;
         if !running.child.wait().success() && !is_bounded {
-            running.output()?;
+            running.output().map_err(|error| error.of_objects(after))?;
         }
         Ok(output)
     }
@@ -218,7 +219,8 @@ impl Worktree {
         let mut command = diff_tree();
         command.extend(args(["-z", "--raw", "--no-renames"]));
         command.extend([before.into(), after.into()]);
-        let output = self.borrowing().run(&command, Vec::new(), Deadline::after(TIME))?;
+        let output = self.borrowing().run(&command, Vec::new(), Deadline::after(TIME));
+        let output = output.map_err(|error| error.of_objects(after))?;
         let mut fields = output.split(|byte| *byte == 0);
         let mut changes = Vec::new();
         while let (Some(states), Some(path)) = (fields.next(), fields.next()) {
@@ -235,12 +237,20 @@ impl Worktree {
         }
         let gone = || Error::Gone(trees.first().map_or_else(String::new, |tree| (*tree).to_owned()));
         // Without a folder there has never been a snapshot.
-        if !self.home.join("HEAD").exists() {
+        if !self.home.exists() {
             return Err(gone());
         }
+        // A power loss may have left no configuration.
+        let home = self.open_home()?;
         let ids = trees.iter().map(|tree| (*tree).to_owned()).collect();
         let missing = self.sizes(&self.borrowing(), ids, Deadline::after(TIME))?.missing;
-        missing.into_iter().next().map_or(Ok(()), |tree| Err(Error::Gone(tree)))
+        let Some(tree) = missing.into_iter().next() else { return Ok(()) };
+        let is_noted = pins(&home)?.iter().any(|pin| pin.tree == tree);
+        Err(if is_noted {
+            Error::Damaged { tree, why: "its objects are missing".to_owned() }
+        } else {
+            Error::Gone(tree)
+        })
     }
 }
 

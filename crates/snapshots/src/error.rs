@@ -45,6 +45,14 @@ pub enum Error {
     /// A snapshot is no longer there: it was pruned, or the project's git removed objects that it borrows.
     #[error("the snapshot `{0}` is no longer stored")]
     Gone(String),
+    /// A snapshot is noted, and its objects are missing or damaged.
+    #[error("the snapshot `{tree}` cannot be read: {why}")]
+    Damaged {
+        /// The snapshot.
+        tree: String,
+        /// The message of git, or what is missing.
+        why: String,
+    },
     /// The text is no object id.
     #[error("`{0}` is no snapshot")]
     NoSnapshot(String),
@@ -84,6 +92,16 @@ pub enum Error {
         /// The error of the system.
         source: io::Error,
     },
+}
+
+impl Error {
+    /// Takes an error of git for damaged objects of a snapshot.
+    pub(crate) fn of_objects(self, tree: &str) -> Self {
+        match self {
+            error @ Self::Git { .. } => Self::Damaged { tree: tree.to_owned(), why: error.to_string() },
+            error => error,
+        }
+    }
 }
 
 fn beside(kept: &[PathBuf]) -> String {

@@ -14,7 +14,7 @@ use crate::compare::{MARKED, RawChange, TIME};
 use crate::error::{At, Error};
 use crate::git::{Deadline, Git, OUTPUT, args};
 use crate::names::{Name, There};
-use crate::prune::{Pin, pins};
+use crate::notes::{Pin, pins};
 use crate::rules::Rules;
 use crate::scratch::Scratch;
 use crate::worktree::{EXCLUDE, Home, Worktree};

@@ -23,6 +23,16 @@ impl Worktree {
         largest: u64,
         deadline: Deadline<'_>,
     ) -> Result<(), Error> {
+        self.copy(self.differing(before, after, deadline)?, largest, deadline)
+    }
+
+    /// Returns the objects that differ between two trees, and those that decide which files are new.
+    pub(crate) fn differing(
+        &self,
+        before: &str,
+        after: &str,
+        deadline: Deadline<'_>,
+    ) -> Result<BTreeSet<String>, Error> {
         let mut command =
             args(["diff-tree", "-z", "-r", "-t", "--raw", "--no-renames", "--ignore-submodules=none"]);
         command.extend([before.into(), after.into()]);
@@ -48,7 +58,7 @@ impl Worktree {
             // They decide which files are new.
             wanted.extend(self.ignore_file_ids(before, &added, deadline)?);
         }
-        self.copy(wanted, largest, deadline)
+        Ok(wanted)
     }
 
     /// Copies objects of the project, unless they are larger than `largest`.
@@ -77,14 +87,8 @@ impl Worktree {
         }
         let is_copied = |(id, size): &(String, u64)| ours.missing.contains(id) && *size <= largest;
         let copied = all.found.into_iter().filter(is_copied);
-        let list: String = copied.map(|(id, _)| id + "\n").collect();
-        if list.is_empty() {
-            return Ok(());
-        }
-        let mut command = args(["pack-objects", "-q", "--window=0"]);
-        command.push(self.home.join("objects/pack/pack").into());
-        self.borrowing().run(&command, list.into_bytes(), deadline)?;
-        Ok(())
+        let copied: Vec<String> = copied.map(|(id, _)| id).collect();
+        if copied.is_empty() { Ok(()) } else { self.copy_objects(&copied, deadline) }
     }
 
     /// Looks up the sizes of objects.

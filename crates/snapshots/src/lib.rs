@@ -3,6 +3,7 @@
 //! - [`Worktree::take`] records all files of the worktree that git does not ignore, in about the time of `git status`.
 //! - [`Worktree::compare`] and [`Worktree::diff`] show the changes between two snapshots, [`Worktree::patch`] can be applied.
 //! - [`Worktree::undo`] restores the files that differ, all or none, also if this process is killed meanwhile.
+//! - [`Worktree::make_durable`] makes two snapshots survive a power loss.
 //! - [`Worktree::prune`] removes the oldest snapshots, [`Worktree::remove_session`] those of a session.
 //! - [`Worktree::begin_turn`] and [`Worktree::end_turn`] tell which other sessions had a turn meanwhile.
 //!
@@ -29,6 +30,8 @@
 //! if let (Taken::Whole(before), Taken::Whole(after)) = (before, after) {
 //!     let files = worktree.compare(&before.tree, &after.tree)?;
 //!     let diff = worktree.diff(&before.tree, &after.tree, 100_000)?;
+//!     // Before anything names the snapshots for good.
+//!     worktree.make_durable("session-uuid", &before.tree, &after.tree)?;
 //!     let plan = worktree.plan_undo(&before.tree, &after.tree)?;
 //!     if plan.conflicts.is_empty() && during.is_empty() && worktree.running().is_empty() {
 //!         worktree.undo("session-uuid", &before.tree, &after.tree, false)?;
@@ -47,13 +50,17 @@ mod beneath;
 mod check;
 mod compare;
 mod diff;
+mod durable;
 mod error;
 mod git;
 mod ignored;
 mod import;
 mod keep;
+mod loose;
 mod names;
+mod notes;
 mod origin;
+mod packs;
 mod pipes;
 mod places;
 mod project_index;
@@ -67,7 +74,7 @@ mod turns;
 mod undo;
 mod worktree;
 
-pub use check::SnapshotCheck;
+pub use check::{RepairedSnapshots, SnapshotCheck};
 pub use compare::{FileChange, FileStatus};
 pub use diff::{Diff, Patch};
 pub use error::Error;

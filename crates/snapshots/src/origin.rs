@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::beneath::Beneath;
 use crate::error::Error;
-use crate::prune::{Pin, pins};
+use crate::notes::{Pin, pins};
 use crate::worktree::{Home, Worktree};
 
 /// File systems give a file the time of the last clock tick.

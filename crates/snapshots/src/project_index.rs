@@ -18,6 +18,7 @@ const SKIP_WORKTREE: u16 = 0x4000;
 const INTENT_TO_ADD: u16 = 0x2000;
 const GITLINK: u32 = 0o160_000;
 const SPARSE_DIRECTORY: u32 = 0o040_000;
+const LINK: u32 = 0o120_000;
 pub(crate) const REGULAR: u32 = 0o100_000;
 
 /// An index, as entries in its order.
@@ -114,6 +115,14 @@ impl ProjectIndex {
             }
         }
         Ok(index)
+    }
+
+    /// Returns whether the entries are such as git writes them: of files, in the order of their paths.
+    pub(crate) fn is_sound(&self) -> bool {
+        let is_file = |entry: &Entry| {
+            matches!(entry.mode(), 0o100_644 | 0o100_755 | LINK) && entry.id.iter().any(|byte| *byte != 0)
+        };
+        self.entries.iter().all(is_file) && self.entries.is_sorted_by(|one, other| one.path < other.path)
     }
 
     /// Returns the id of the tree that all entries make, if the index says it.

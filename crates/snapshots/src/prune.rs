@@ -1,11 +1,12 @@
 //! Removes snapshots: those of a deleted session, and the oldest if there is too much.
 //!
-//! An object stays if a snapshot that is kept, or the index of a worktree, refers to it. All that stays is put into one pack.
+//! An object stays if a snapshot that is kept, or the index of a worktree, refers to it. All that stays is put into one pack, while turns
+//! continue; the worktrees are locked for the moment in which the old files go.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use azureal_files::{Folder, HeldFolder};
 use rustix::fs::{FlockOperation, OFlags};
@@ -13,6 +14,8 @@ use rustix::fs::{FlockOperation, OFlags};
 use crate::error::{At, Error};
 use crate::git::{Deadline, Git, args};
 use crate::import::NAME;
+use crate::notes::{Notes, Pin, replace};
+use crate::packs::Effort;
 use crate::state::State;
 use crate::take::PENDING;
 use crate::undo::tree_in;
@@ -22,10 +25,9 @@ use crate::worktree::{Home, Worktree, read};
 const TIME: Duration = Duration::from_secs(300);
 /// The time to wait for a snapshot that another process takes.
 const WAIT: Duration = Duration::from_secs(2);
-/// Loose objects up to this number stay as they are.
-const LOOSE: usize = 2_000;
-/// Packs up to this number stay as they are.
-const PACKS: usize = 20;
+
+/// A file that is being written is not older, in seconds.
+const FRESH: i64 = 3_600;
 
 /// The result of [`Worktree::prune`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,24 +38,6 @@ pub struct Pruned {
     pub size: u64,
     /// The files that the worktrees have now are more than the limit: snapshots are off, and none is left.
     pub turned_off: bool,
-}
-
-/// A snapshot of a session.
-pub(crate) struct Pin {
-    /// Begins with the time.
-    name: OsString,
-    pub(crate) session: OsString,
-    pub(crate) tree: String,
-    /// The rules by which it left files out. `None` in old notes.
-    pub(crate) rules: Option<String>,
-}
-
-impl Pin {
-    /// Returns the time at which the snapshot was finished.
-    pub(crate) fn time(&self) -> Option<Duration> {
-        let (time, _) = self.name.to_str()?.split_once('-')?;
-        Some(Duration::from_micros(time.parse().ok()?))
-    }
 }
 
 /// A file of one object, or of a pack.
@@ -69,6 +53,16 @@ pub(crate) fn is_fan_out(name: &OsStr) -> bool {
     name.len() == 2 && name.iter().all(u8::is_ascii_hexdigit)
 }
 
+/// The objects that stay.
+struct Needed {
+    kept: BTreeSet<String>,
+    /// All notes, the newest first.
+    pins: Vec<Pin>,
+    /// The notes of the oldest snapshots, which go.
+    removed: Vec<Pin>,
+    turned_off: bool,
+}
+
 /// The objects of our repository, with their sizes on disk.
 type Objects = BTreeMap<String, u64>;
 
@@ -78,39 +72,13 @@ impl Worktree {
         self.object_files().iter().map(|file| file.size).sum()
     }
 
-    /// Returns whether [`prune`](Self::prune) has something to do: the snapshots are larger than `max_size`, or are in so many files
-    /// that git becomes slow. Starts no git.
+    /// Returns whether the snapshots are larger than `max_size`, so that [`prune`](Self::prune) removes some. Starts no git.
     pub fn needs_prune(&self, max_size: u64) -> bool {
-        let files = self.object_files();
-        has_many(&files) || files.iter().map(|file| file.size).sum::<u64>() > max_size
-    }
-
-    /// Forgets the snapshots of a session. The next [`prune`](Self::prune) removes them from the disk.
-    ///
-    /// # Errors
-    ///
-    /// Our folder in the git directory cannot be used.
-    pub fn remove_session(&self, session: &str) -> Result<(), Error> {
-        if !self.home.exists() {
-            return Ok(());
-        }
-        let home = self.open_home()?;
-        let path = home.repository.join("sessions");
-        let sessions = home.repository.open_folder(OsStr::new("sessions")).at(&path)?;
-        match sessions.open_folder(OsStr::new(session)) {
-            Ok(folder) => {
-                for name in folder.names().at(&path)? {
-                    folder.remove(&name).at(&folder.join(&name))?;
-                }
-                sessions.remove_folder(OsStr::new(session)).at(&path)
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error).at(&path),
-        }
+        self.size() > max_size
     }
 
     /// Removes objects that no snapshot needs. If the rest is larger than `max_size`, removes the oldest snapshots, until it is
-    /// at most four fifths of it. Takes seconds; no turn should wait for it.
+    /// at most four fifths of it. Takes seconds; turns continue meanwhile, but for the moment in which the old objects go.
     ///
     /// # Errors
     ///
@@ -120,18 +88,44 @@ impl Worktree {
             return Ok(Pruned::default());
         }
         let home = self.open_home()?;
+        let _lock = self.lock_packs(&home)?;
+        let (files, objects) = (self.object_files(), self.objects()?);
+        let needed = self.needed(&home, &objects, max_size)?;
+        if needed.removed.is_empty() && objects.keys().all(|id| needed.kept.contains(id)) {
+            return Ok(Pruned { size: self.size(), ..Pruned::default() });
+        }
+        let kept = objects.keys().map(String::as_str).filter(|id| needed.kept.contains(*id));
+        let new = self.write_pack(&home, kept, Effort::Small)?;
+        // From here on no snapshot is taken.
         let worktrees = self.lock_all(&home)?;
-        let pins = pins(&home)?;
-        let objects = self.objects()?;
-        let mut base = BTreeSet::new();
-        for (worktree, _lock) in &worktrees {
-            if pins.is_empty() {
-                // With the last session goes all that was kept for the next snapshot.
+        let mut packs: BTreeSet<String> = new.into_iter().collect();
+        if needed.turned_off {
+            for (worktree, _lock) in &worktrees {
+                State { is_off: true, ..State::default() }.write_in(worktree)?;
                 worktree.remove(OsStr::new(NAME)).at(&worktree.join(NAME))?;
-                let state = State::of(&read(worktree, "state").unwrap_or_default());
-                State { tree: None, ..state }.write_in(worktree)?;
             }
-            base.extend(self.indexed(worktree)?);
+        } else {
+            let late = self.late(&home, &worktrees, &needed)?;
+            let late = objects.keys().map(String::as_str).filter(|id| late.contains(*id));
+            packs.extend(self.write_pack(&home, late, Effort::Quick)?);
+        }
+        home.packs.sync().at(&home.packs.join(""))?;
+        unpin(&home, &needed.removed)?;
+        for ObjectFile { folder, name, .. } in files {
+            let stem = Path::new(&name).file_stem().and_then(OsStr::to_str);
+            if !stem.is_some_and(|stem| packs.contains(stem)) {
+                folder.remove(&name).at(&folder.join(&name))?;
+            }
+        }
+        Ok(Pruned { snapshots: needed.removed.len(), size: self.size(), turned_off: needed.turned_off })
+    }
+
+    /// Decides which objects stay. Locks nothing.
+    fn needed(&self, home: &Home, objects: &Objects, max_size: u64) -> Result<Needed, Error> {
+        let pins = all_pins(home)?;
+        let mut base = BTreeSet::new();
+        for worktree in self.worktrees(home)? {
+            base.extend(self.indexed(&worktree, !pins.is_empty())?);
         }
         let size_of = |kept: &BTreeSet<String>| {
             objects.iter().filter(|(id, _)| kept.contains(*id)).map(|(_, size)| size).sum::<u64>()
@@ -155,21 +149,52 @@ impl Worktree {
         }
         let turned_off = size_of(&kept) > max_size;
         if turned_off {
-            for (worktree, _lock) in &worktrees {
-                State { is_off: true, ..State::default() }.write_in(worktree)?;
-                worktree.remove(OsStr::new(NAME)).at(&worktree.join(NAME))?;
-            }
             (count, kept) = (0, BTreeSet::new());
         }
-        for pin in pins.iter().skip(count) {
-            self.unpin(&home, pin)?;
+        let removed = pins.get(count..).unwrap_or_default().to_vec();
+        Ok(Needed { kept, pins, removed, turned_off })
+    }
+
+    /// Returns the objects that are needed since it was decided which stay. The worktrees are locked.
+    fn late(
+        &self,
+        home: &Home,
+        worktrees: &[(Folder, HeldFolder)],
+        needed: &Needed,
+    ) -> Result<BTreeSet<String>, Error> {
+        let pins = all_pins(home)?;
+        let new = pins.iter().filter(|pin| !needed.pins.contains(pin));
+        let new = new.flat_map(|pin| [Some(pin.tree.clone()), pin.rules.clone()]).flatten().collect();
+        let mut late = self.reachable(new)?;
+        for (worktree, _lock) in worktrees {
+            if pins.is_empty() {
+                // With the last session goes all that was kept for the next snapshot.
+                worktree.remove(OsStr::new(NAME)).at(&worktree.join(NAME))?;
+                let state = State::of(&read(worktree, "state").unwrap_or_default());
+                State { tree: None, ..state }.write_in(worktree)?;
+            }
+            late.extend(self.indexed(worktree, !pins.is_empty())?);
         }
-        self.repack(&objects, &kept)?;
-        Ok(Pruned { snapshots: pins.len() - count, size: self.size(), turned_off })
+        late.retain(|id| !needed.kept.contains(id));
+        Ok(late)
+    }
+
+    /// Opens the folders of all worktrees, but for those that are gone.
+    fn worktrees(&self, home: &Home) -> Result<Vec<Folder>, Error> {
+        let path = home.repository.join("worktrees");
+        let folder = home.repository.open_folder(OsStr::new("worktrees")).at(&path)?;
+        let names = folder.names().at(&path)?.into_iter().filter(|name| !self.is_gone(name));
+        Ok(names.filter_map(|name| folder.open_folder(&name).ok()).collect())
+    }
+
+    /// Returns whether the folder is that of a linked worktree which the project no longer has.
+    fn is_gone(&self, folder: &OsStr) -> bool {
+        let linked = folder.to_str().and_then(|name| name.strip_prefix("linked-"));
+        linked.is_some_and(|linked| !self.places.common.join("worktrees").join(linked).exists())
     }
 
     /// Locks all worktrees of the repository, so that no snapshot is taken. Removes the folders of worktrees that are gone.
-    fn lock_all(&self, home: &Home) -> Result<Vec<(Folder, HeldFolder)>, Error> {
+    pub(crate) fn lock_all(&self, home: &Home) -> Result<Vec<(Folder, HeldFolder)>, Error> {
         let path = home.repository.join("worktrees");
         let folder = home.repository.open_folder(OsStr::new("worktrees")).at(&path)?;
         let mut worktrees = Vec::new();
@@ -185,8 +210,7 @@ impl Worktree {
                 locked.map_err(|_| Error::Busy)?;
                 rustix::fs::flock(&pending, FlockOperation::Unlock).ok();
             }
-            let linked = name.to_str().and_then(|name| name.strip_prefix("linked-"));
-            if linked.is_some_and(|linked| !self.places.common.join("worktrees").join(linked).exists()) {
+            if self.is_gone(&name) {
                 remove_all(&worktree).at(&path)?;
                 folder.remove_folder(&name).at(&path)?;
             } else {
@@ -196,19 +220,12 @@ impl Worktree {
         Ok(worktrees)
     }
 
-    /// Returns the objects that an index refers to, and the last tree of its worktree.
-    fn indexed(&self, worktree: &Folder) -> Result<BTreeSet<String>, Error> {
-        let index = worktree.join(NAME);
-        let mut ids = BTreeSet::new();
-        if index.exists() {
-            let git = self.git.with("GIT_INDEX_FILE", index);
-            let output = git.run(&args(["ls-files", "-z", "--stage"]), Vec::new(), Deadline::after(TIME))?;
-            for entry in output.split(|byte| *byte == 0) {
-                let id = entry.split(|byte| *byte == b' ').nth(1).and_then(|id| std::str::from_utf8(id).ok());
-                ids.extend(id.map(str::to_owned));
-            }
-        }
-        let last = State::of(&read(worktree, "state").unwrap_or_default()).tree;
+    /// Returns the objects that the index and the last tree of a worktree refer to, unless these are removed, and those of its undo.
+    fn indexed(&self, worktree: &Folder, with_index: bool) -> Result<BTreeSet<String>, Error> {
+        // A damaged one is made again.
+        let indexed = with_index.then(|| self.index_ids(&worktree.join(NAME))).flatten();
+        let mut ids = indexed.unwrap_or_default();
+        let last = State::of(&read(worktree, "state").unwrap_or_default()).tree.filter(|_| with_index);
         // The snapshot after an undo that was interrupted belongs to no session yet.
         let trees: BTreeSet<String> = last.into_iter().chain(tree_in(worktree)).collect();
         if !trees.is_empty() {
@@ -240,30 +257,6 @@ impl Worktree {
         Ok(lines(&output).filter_map(parse).collect())
     }
 
-    /// Puts the objects to keep into one pack, and removes all others. Does nothing if there is little to gain.
-    fn repack(&self, objects: &Objects, kept: &BTreeSet<String>) -> Result<(), Error> {
-        let files = self.object_files();
-        let is_needed = objects.keys().all(|id| kept.contains(id));
-        if is_needed && !has_many(&files) {
-            return Ok(());
-        }
-        let list: String =
-            objects.keys().filter(|id| kept.contains(*id)).map(|id| format!("{id}\n")).collect();
-        let mut new = None;
-        if !list.is_empty() {
-            let mut command = args(["pack-objects", "-q"]);
-            command.push(self.home.join("objects/pack/pack").into());
-            let output = run(&self.git, &command, list)?;
-            new = Some(format!("pack-{}", String::from_utf8_lossy(&output).trim()));
-        }
-        for ObjectFile { folder, name, .. } in files {
-            if new.is_none() || Path::new(&name).file_stem().and_then(OsStr::to_str) != new.as_deref() {
-                folder.remove(&name).at(&folder.join(&name))?;
-            }
-        }
-        Ok(())
-    }
-
     /// Lists the files of all objects. Only names that git gives to objects count, in folders of ours: the repository may have come with a download,
     /// with a link to other files in the place of a folder.
     fn object_files(&self) -> Vec<ObjectFile> {
@@ -272,6 +265,7 @@ impl Worktree {
             return Vec::new();
         };
         let mut files = Vec::new();
+        let now = i64::try_from(UNIX_EPOCH.elapsed().unwrap_or_default().as_secs()).unwrap_or(0);
         for name in objects.names().unwrap_or_default() {
             let is_object: fn(&[u8]) -> bool = if name == "pack" {
                 |file| file.starts_with(b"pack-") || file.starts_with(b"tmp_")
@@ -282,30 +276,39 @@ impl Worktree {
             };
             let Ok(folder) = objects.open_folder(&name) else { continue };
             for file in folder.names().unwrap_or_default() {
-                if is_object(file.as_encoded_bytes()) {
+                let is_new =
+                    file.as_encoded_bytes().starts_with(b"tmp_") && folder.modified(&file) > now - FRESH;
+                if is_object(file.as_encoded_bytes()) && !is_new {
                     files.push(ObjectFile { size: folder.size(&file), folder: folder.clone(), name: file });
                 }
             }
         }
         files
     }
-
-    fn unpin(&self, home: &Home, pin: &Pin) -> Result<(), Error> {
-        let path = home.repository.join("sessions");
-        let sessions = home.repository.open_folder(OsStr::new("sessions")).at(&path)?;
-        let folder = sessions.open_folder(&pin.session).at(&path)?;
-        folder.remove(&pin.name).at(&path)?;
-        if folder.names().at(&path)?.is_empty() {
-            sessions.remove_folder(&pin.session).at(&path)?;
-        }
-        Ok(())
-    }
 }
 
-/// Returns whether objects are in so many files that they should be in one pack.
-fn has_many(files: &[ObjectFile]) -> bool {
-    let packs = files.iter().filter(|file| file.name.as_encoded_bytes().ends_with(b".pack")).count();
-    packs > PACKS || files.len() > LOOSE
+/// Removes notes.
+fn unpin(home: &Home, removed: &[Pin]) -> Result<(), Error> {
+    let sessions: BTreeSet<&str> = removed.iter().map(|pin| pin.session.as_str()).collect();
+    let pins = all_pins(home)?;
+    for session in sessions {
+        let of_session = pins.iter().rev().filter(|pin| pin.session == session);
+        let left: Vec<&Pin> = of_session.filter(|pin| !removed.contains(pin)).collect();
+        replace(&home.packs, session, &left)?;
+    }
+    Ok(())
+}
+
+/// Returns the notes of all sessions, the newest first. What cannot be read is no reason to remove the objects that it keeps.
+fn all_pins(home: &Home) -> Result<Vec<Pin>, Error> {
+    let Notes { pins, unreadable, damaged } = Notes::read(&home.packs)?;
+    match unreadable.first().or(damaged.first()) {
+        Some(path) => {
+            Err(std::io::Error::other("notes of snapshots that cannot be read; `azureal doctor` says more"))
+                .at(path)
+        }
+        None => Ok(pins),
+    }
 }
 
 fn run(git: &Git, command: &[OsString], input: String) -> Result<Vec<u8>, Error> {
@@ -317,29 +320,6 @@ fn lines(output: &[u8]) -> impl Iterator<Item = &str> {
         .split(|byte| *byte == b'\n')
         .filter_map(|line| std::str::from_utf8(line).ok())
         .filter(|line| !line.is_empty())
-}
-
-/// Returns the snapshots of all sessions, the newest first.
-pub(crate) fn pins(home: &Home) -> Result<Vec<Pin>, Error> {
-    let path = home.repository.join("sessions");
-    let sessions = home.repository.open_folder(OsStr::new("sessions")).at(&path)?;
-    let mut pins = Vec::new();
-    for session in sessions.names().at(&path)? {
-        // What cannot be read is no reason to remove the objects that it keeps.
-        let folder = sessions.open_folder(&session).at(&sessions.join(&session))?;
-        for name in folder.names().at(&path)? {
-            let tree = name.to_str().and_then(|name| read(&folder, name));
-            let unreadable = || std::io::Error::other("a note of a snapshot that cannot be read");
-            let tree = tree.ok_or_else(unreadable).at(&folder.join(&name))?;
-            if let Some(tree) = String::from_utf8(tree).ok().filter(|tree| crate::is_id(tree)) {
-                let rules = name.to_str().and_then(|name| name.splitn(3, '-').nth(2));
-                let rules = rules.filter(|rules| crate::is_id(rules)).map(str::to_owned);
-                pins.push(Pin { name, session: session.clone(), tree, rules });
-            }
-        }
-    }
-    pins.sort_by(|one, other| other.name.cmp(&one.name));
-    Ok(pins)
 }
 
 /// Removes all files of a folder of ours, which has folders of one level.

@@ -29,6 +29,10 @@ pub(crate) struct State {
     pub(crate) told: Option<String>,
     /// The project's index and the ignore rules that our index was last aligned with.
     pub(crate) aligned: Option<String>,
+    /// The [stamp](crate::durable::stamp) of the index that this state is about.
+    pub(crate) index: Option<String>,
+    /// All objects that the index refers to survive a power loss.
+    pub(crate) is_durable: bool,
 }
 
 impl State {
@@ -47,6 +51,8 @@ impl State {
                 Some(("off", value)) => state.is_off = value == "1",
                 Some(("told", trouble)) => state.told = Some(trouble.to_owned()),
                 Some(("aligned", stamp)) => state.aligned = Some(stamp.to_owned()),
+                Some(("index", stamp)) => state.index = Some(stamp.to_owned()),
+                Some(("durable", value)) => state.is_durable = value == "1",
                 _ => {}
             }
         }
@@ -64,7 +70,11 @@ impl State {
         let (current, slow, off) = (u8::from(self.is_current), self.slow, u8::from(self.is_off));
         let told = self.told.as_ref().map_or_else(String::new, |told| format!("told {told}\n"));
         let aligned = self.aligned.as_ref().map_or_else(String::new, |stamp| format!("aligned {stamp}\n"));
-        let text = format!("{tree}current {current}\nslow {slow}\noff {off}\n{told}{aligned}");
+        let index = self.index.as_ref().map_or_else(String::new, |stamp| format!("index {stamp}\n"));
+        let durable = u8::from(self.is_durable);
+        let text = format!(
+            "{tree}current {current}\nslow {slow}\noff {off}\n{told}{aligned}durable {durable}\n{index}"
+        );
         write(folder, FILE, text.as_bytes()).at(&folder.join(FILE))
     }
 }

@@ -13,6 +13,7 @@ use tracing::{debug, info};
 
 use crate::align::{Alignment, write_forced};
 use crate::beneath::Beneath;
+use crate::durable::stamp;
 use crate::error::{At, Error};
 use crate::git::{Deadline, args};
 use crate::import::NAME;
@@ -25,6 +26,8 @@ use crate::worktree::{Home, Worktree, write};
 pub(crate) const PENDING: &str = "pending";
 /// That git, and when it was left in the background.
 const PENDING_GIT: &str = "pending.git";
+/// The time that a short change of the state waits for a process that takes a snapshot.
+pub(crate) const LOCK: Duration = Duration::from_secs(2);
 /// The longest time that it may take.
 const LONGEST_HASHING: Duration = Duration::from_secs(600);
 /// The errors of that git.
@@ -130,23 +133,31 @@ impl Worktree {
         let mut state = State::read(home);
         let Some(pending) = self.begin(home)? else { return Ok(Taken::TooSlow { now_off: false }) };
         let mut taken = self.take_locked(home, &mut state, &pending, limits, deadline);
-        if matches!(taken, Err(Error::Git { .. })) {
+        for is_last in [false, true] {
+            if !matches!(taken, Err(Error::Git { .. })) {
+                break;
+            }
             // A file can vanish or change its kind while git reads it.
             debug!(error = ?taken, "takes the snapshot again");
             // Git leaves it if it dies of a file that becomes shorter while it is read.
             home.own.remove(OsStr::new(INDEX_LOCK)).at(&home.own.join(INDEX_LOCK))?;
+            if is_last {
+                // Git refuses our index, which is a cache.
+                home.own.remove(OsStr::new(NAME)).at(&home.own.join(NAME))?;
+            }
             taken = self.take_locked(home, &mut state, &pending, limits, deadline);
         }
         let now = UNIX_EPOCH.elapsed().unwrap_or_default();
         match taken {
             Ok(Some((snapshot, rules))) => {
                 set_time(home, started)?;
-                if state.slow > 0 {
-                    state.slow = 0;
+                state.slow = 0;
+                state.index = stamp(&home.own.join(NAME));
+                if state != State::read(home) {
                     state.write(home)?;
                 }
                 if let Some(session) = session {
-                    self.pin(home, session, now, &snapshot.tree, &rules)?;
+                    self.pin(home, session, now, &snapshot.tree, Some(rules))?;
                 }
                 debug!(ms = deadline.started.elapsed().as_millis(), tree = snapshot.tree, "took a snapshot");
                 Ok(Taken::Whole(snapshot))
@@ -170,7 +181,7 @@ impl Worktree {
     /// Our folder in the git directory cannot be used.
     pub fn turn_on(&self) -> Result<(), Error> {
         let home = self.open_home()?;
-        let _lock = home.lock(Duration::from_secs(2))?;
+        let _lock = home.lock(LOCK)?;
         State { is_off: false, slow: 0, ..State::read(&home) }.write(&home)
     }
 
@@ -205,6 +216,7 @@ impl Worktree {
         deadline: Deadline<'_>,
     ) -> Result<Option<(Snapshot, String)>, Error> {
         let mut beneath = Beneath::open(&self.places.root).at(&self.places.root)?;
+        self.check_caches(home, state, deadline)?;
         let index = home.own.join(NAME);
         // Since that snapshot none has changed our index.
         let since = limits.since.as_deref().filter(|since| state.tree.as_deref() != Some(*since));
@@ -218,7 +230,8 @@ impl Worktree {
             }
             (listing.update(&mut beneath, &[], &aligned)?, state.tree.clone().filter(|_| state.is_current))
         } else {
-            state.is_current = false;
+            // It refers to objects of the project.
+            (state.is_current, state.is_durable) = (false, true);
             let draft = self.import(home, &mut beneath, deadline)?;
             let forced = self.start_ignored(home, &draft.path)?;
             let listing = self.scan(home, &draft.path, true, limits, deadline)?;
@@ -236,13 +249,13 @@ impl Worktree {
         if update.is_empty()
             && let Some(tree) = known
         {
-            return self.finish(home, state, tree, update, limits, deadline).map(Some);
+            return self.finish(state, tree, update, limits, deadline).map(Some);
         }
         if update.bytes > limits.total {
             info!(bytes = update.bytes, "too much has changed for a snapshot");
             return Ok(None);
         }
-        state.is_current = false;
+        (state.is_current, state.is_durable) = (false, false);
         state.write(home)?;
         if !self.apply(home, &update, pending, deadline)? {
             return Ok(None);
@@ -261,21 +274,20 @@ impl Worktree {
         if !crate::is_id(&tree) {
             return Err(Error::NoSnapshot(tree));
         }
-        self.finish(home, state, tree, update, limits, deadline).map(Some)
+        self.finish(state, tree, update, limits, deadline).map(Some)
     }
 
     /// Records that our index has the files of a tree, and keeps the objects that it needs. Returns the snapshot, and the id of the
     /// rules by which it leaves files out.
     fn finish(
         &self,
-        home: &Home,
         state: &mut State,
         tree: String,
         update: Update,
         limits: &Limits,
         deadline: Deadline<'_>,
     ) -> Result<(Snapshot, String), Error> {
-        let rules = self.start_storing(&self.present_rules(&update)?)?;
+        let rules = self.start_storing(&self.present_rules(&update)?)?.finish(deadline)?;
         if let Some(before) = state.tree.as_ref().filter(|before| **before != tree) {
             match self.keep(before, &tree, limits.known_file, deadline) {
                 // The project's git removed objects of the snapshot before: this one begins a new row.
@@ -283,12 +295,9 @@ impl Worktree {
                 kept => kept?,
             }
         }
-        if !state.is_current || state.tree.as_ref() != Some(&tree) {
-            state.tree = Some(tree.clone());
-            state.is_current = true;
-            state.write(home)?;
-        }
-        Ok((Snapshot { tree, skipped: update.skipped }, rules.finish(deadline)?))
+        state.tree = Some(tree.clone());
+        state.is_current = true;
+        Ok((Snapshot { tree, skipped: update.skipped }, rules))
     }
 
     /// Changes our index. Returns whether it was done in time; git continues in the background if not.
@@ -335,27 +344,6 @@ impl Worktree {
             });
         }
         Ok(true)
-    }
-
-    /// Notes that a session uses a snapshot.
-    pub(crate) fn pin(
-        &self,
-        home: &Home,
-        session: &str,
-        now: Duration,
-        tree: &str,
-        rules: &str,
-    ) -> Result<(), Error> {
-        let sessions = home.repository.join("sessions");
-        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-';
-        if session.is_empty() || !session.chars().all(is_name) {
-            return Err(Error::NoSnapshot(session.to_owned()));
-        }
-        let folder = home.repository.open_folder(OsStr::new("sessions")).at(&sessions)?;
-        let folder = folder.open_or_create_folder(OsStr::new(session)).at(&sessions)?;
-        // In the order of time.
-        let name = format!("{:016}-{}-{rules}", now.as_micros(), std::process::id());
-        write(&folder, &name, tree.as_bytes()).at(&folder.join(&name))
     }
 }
 

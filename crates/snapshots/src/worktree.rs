@@ -4,7 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use azureal_files::{Folder, HeldFolder};
@@ -43,11 +44,18 @@ pub struct Worktree {
     pub(crate) time: Duration,
     /// Comparisons are of snapshots before and after an undo.
     pub(crate) is_of_undo: bool,
+    /// This process has checked the objects that are in no pack. What is written later cannot be cut by a power loss that this
+    /// process survives.
+    pub(crate) is_checked: Arc<AtomicBool>,
 }
 
 /// The open folders of a worktree's snapshots.
 pub(crate) struct Home {
     pub(crate) repository: Folder,
+    /// The folder of all objects.
+    pub(crate) objects: Folder,
+    /// The folder of the packs, and of the notes.
+    pub(crate) packs: Folder,
     /// The folder of this worktree: its index and its state.
     pub(crate) own: Folder,
     own_path: PathBuf,
@@ -79,7 +87,8 @@ impl Worktree {
         let git = git.with("GIT_CONFIG_COUNT", "1").with("GIT_CONFIG_KEY_0", "core.ignoreCase");
         let git = git.with("GIT_CONFIG_VALUE_0", ignores_case);
         let user_git = Git::of_user(program, &places.root).with("GIT_DIR", &places.git_dir);
-        Ok(Some(Self { places, git, user_git, user_excludes, home, time: TIME, is_of_undo: false }))
+        let is_checked = Arc::default();
+        Ok(Some(Self { places, git, user_git, user_excludes, home, time: TIME, is_of_undo: false, is_checked }))
     }
 
     /// Returns the same worktree, to compare the snapshots before and after an undo, or to take the undo back. The undo itself wrote
@@ -127,7 +136,7 @@ impl Worktree {
     /// Opens the folders, and creates what is missing.
     pub(crate) fn open_home(&self) -> Result<Home, Error> {
         let repository = Folder::open_or_create(&self.home).at(&self.home)?;
-        for name in ["objects", "refs", "info", "worktrees", "sessions"] {
+        for name in ["objects", "refs", "info", "worktrees"] {
             let folder = repository.open_or_create_folder(OsStr::new(name)).at(&repository.join(name))?;
             match name {
                 "objects" => {
@@ -154,10 +163,12 @@ impl Worktree {
         }
         ensure(&repository, "config", &configuration(self.places.format))?;
         ensure(&repository, "HEAD", "ref: refs/heads/none\n")?;
-        let worktrees = repository.open_folder(OsStr::new("worktrees")).at(&repository.join("worktrees"))?;
+        let inner = |folder: &Folder, name: &str| folder.open_folder(OsStr::new(name)).at(&folder.join(name));
+        let (objects, worktrees) = (inner(&repository, "objects")?, inner(&repository, "worktrees")?);
+        let packs = inner(&objects, "pack")?;
         let name = self.places.name();
         let own = worktrees.open_or_create_folder(&name).at(&worktrees.join(&name))?;
-        Ok(Home { repository, own, own_path: worktrees.join(&name) })
+        Ok(Home { repository, objects, packs, own, own_path: worktrees.join(&name) })
     }
 
     /// Writes the ignore rules outside the tree into one file: the user's, then the project's, which win.
@@ -239,10 +250,10 @@ fn configuration(format: ObjectFormat) -> String {
     };
     format!(
         "[core]\nrepositoryFormatVersion = {version}\nbare = false\nfileMode = true\nsymlinks = true\n\
-         sharedRepository = 0600\nprotectHFS = true\nprotectNTFS = true\nattributesFile = /dev/null\n\
+         sharedRepository = 0600\nfsync = none\nprotectHFS = true\nprotectNTFS = true\nattributesFile = /dev/null\n\
          excludesFile = /dev/null\nfsmonitor = false\nhooksPath = /dev/null\nuntrackedCache = false\n\
          splitIndex = false\nquotePath = false\npreloadIndex = true\nlooseCompression = 1\n\
-         {extension}[index]\nskipHash = true\nthreads = true\n[gc]\nauto = 0\n[maintenance]\nauto = false\n\
+         {extension}[index]\nskipHash = true\nthreads = true\n[pack]\nwriteReverseIndex = false\n[gc]\nauto = 0\n[maintenance]\nauto = false\n\
          [diff]\nignoreSubmodules = all\n[submodule]\nrecurse = false\n[protocol]\nallow = never\n"
     )
 }

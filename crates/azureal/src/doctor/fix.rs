@@ -8,7 +8,7 @@ use azureal_store::sqlite::FileNotice;
 use azureal_store::sqlite::health::{NameState, NewUuid, inspect, name_again, names, repair, sessions_now};
 use futures_executor::block_on;
 
-use super::{Doctor, Progress, Report, index, modes, originals, spools};
+use super::{Doctor, Progress, Report, index, modes, originals, snapshots, spools};
 use crate::backup;
 use crate::error::{Error, shown};
 use crate::git_folder::StoreLayout;
@@ -114,6 +114,9 @@ impl Doctor<'_> {
                     fixed.failed.push(error.message().to_owned());
                 }
             }
+        }
+        if layout.file == self.project.store_path() {
+            snapshots::fix(&self.project, self.environment, report, fixed);
         }
         self.recover(fixed)
     }

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use crate::beneath::{Beneath, Found};
 use crate::error::{At, Error};
+use crate::notes::sync_notes;
 use crate::origin::Began;
 use crate::worktree::{Home, Worktree};
 
@@ -112,7 +113,9 @@ impl<'a> Run<'a> {
         (self.hook)("keep the snapshot")?;
         let now = UNIX_EPOCH.elapsed().unwrap_or_default();
         // No turn begins with it, so nobody asks for its ignore rules.
-        Ok(self.worktree.pin(self.home, session, now, tree, "")?)
+        self.worktree.pin(self.home, session, now, tree, None)?;
+        // Before the journal goes, which has the snapshot too.
+        Ok(sync_notes(self.home, session)?)
     }
 
     pub(crate) fn rename_journal(&mut self, from: &str, to: &str) -> Result<(), Halt> {

@@ -110,8 +110,9 @@ impl Worktree {
         let (before, after) = self.trees(&home, &present, &prepared.steps)?;
         if before != present {
             let now = UNIX_EPOCH.elapsed().unwrap_or_default();
-            self.pin(&home, session, now, &before, "")?;
+            self.pin(&home, session, now, &before, None)?;
         }
+        self.make_durable_held(&home, session, &before, &after)?;
         let session = session.to_owned();
         Ok(ReadyUndo { worktree: self, home, _lock: lock, session, prepared, left, before, after })
     }

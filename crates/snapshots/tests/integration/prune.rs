@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use azureal_snapshots::{Error, Limits, Pruned, Taken, Worktree};
 
-use crate::place::{Place, shown, take};
+use crate::place::{Place, SESSION, shown, take};
 
 /// Text that does not compress.
 fn noise(seed: u64, length: usize) -> String {
@@ -105,43 +105,101 @@ fn the_objects_of_other_worktrees_stay() {
     let after = take(&linked);
     assert_eq!(linked.plan_undo(&before.tree, &after.tree).unwrap().conflicts, []);
     // Once the worktree is gone, nothing does.
-    linked.remove_session(crate::place::SESSION).unwrap();
+    linked.remove_session(SESSION).unwrap();
     place.git(&["worktree", "remove", "--force", "../linked"]);
     let pruned = main.prune(u64::MAX).unwrap();
     assert!(pruned.size < 5_000, "{pruned:?}");
     assert!(!main.folder().join("worktrees/linked-linked").exists());
 }
 
-#[test]
-fn many_packs_and_many_objects_need_a_prune() {
-    let place = Place::new();
-    for number in 0..25 {
-        place.write(&format!("file{number}"), format!("{number}\n"));
+/// The packs and the objects in no pack.
+fn files(worktree: &Worktree) -> (usize, usize) {
+    let (mut packs, mut loose) = (0, 0);
+    for folder in fs::read_dir(worktree.folder().join("objects")).unwrap() {
+        let folder = folder.unwrap().path();
+        let is_fan_out = folder.file_name().unwrap().len() == 2;
+        for file in fs::read_dir(&folder).unwrap() {
+            packs += usize::from(file.unwrap().path().extension().is_some_and(|end| end == "pack"));
+            loose += usize::from(is_fan_out);
+        }
     }
-    place.commit();
-    place.git(&["gc", "-q"]);
+    (packs, loose)
+}
+
+#[test]
+fn packs_of_many_turns_are_combined_in_steps_and_no_snapshot_is_lost() {
+    let place = Place::new();
     let worktree = place.worktree();
     let first = take(&worktree);
-    assert!(!worktree.needs_prune(u64::MAX));
-    place.write("README", "edited\n");
-    take(&worktree);
-    assert!(!worktree.needs_prune(worktree.size()) && worktree.needs_prune(worktree.size() - 1));
-    // The version of the project is copied into a pack each time.
-    for number in 0..25 {
-        place.write(&format!("file{number}"), "edited\n");
-        take(&worktree);
+    let mut trees = vec![first.tree.clone()];
+    for turn in 0..45u64 {
+        place.write("src/a.rs", noise(turn, 3_000)).write("untracked", format!("{turn}\n"));
+        let next = take(&worktree).tree;
+        worktree.make_durable(SESSION, trees.last().unwrap(), &next).unwrap();
+        assert_eq!(files(&worktree).1, 0, "all objects of a turn are in its pack");
+        worktree.combine().unwrap();
+        assert!(files(&worktree).0 <= 20);
+        trees.push(next);
     }
-    assert!(worktree.needs_prune(u64::MAX));
-    worktree.prune(u64::MAX).unwrap();
-    assert!(!worktree.needs_prune(u64::MAX));
+    for pair in trees.windows(2) {
+        assert_eq!(worktree.compare(&pair[0], &pair[1]).unwrap().len(), 2);
+    }
+    worktree.undo(SESSION, &trees[44], &trees[45], false).unwrap();
+    assert_eq!(fs::read_to_string(place.path("src/a.rs")).unwrap(), noise(43, 3_000));
+}
+
+#[test]
+fn no_turn_waits_for_the_packing_of_a_first_snapshot_of_many_files() {
+    let place = Place::new();
     for number in 0..2_100 {
         place.write(&format!("many/{number}"), format!("many {number}\n"));
     }
-    let last = take(&worktree);
-    assert!(worktree.needs_prune(u64::MAX));
-    worktree.prune(u64::MAX).unwrap();
-    assert!(!worktree.needs_prune(u64::MAX));
-    assert_eq!(worktree.compare(&first.tree, &last.tree).unwrap().len(), 2_126);
+    let worktree = place.worktree();
+    let before = take(&worktree).tree;
+    place.write("many/7", "edited\n");
+    let after = take(&worktree).tree;
+    worktree.make_durable(SESSION, &before, &after).unwrap();
+    let (packs, loose) = files(&worktree);
+    assert!(packs == 1 && loose > 2_000, "{packs} packs, {loose} loose objects");
+    worktree.combine().unwrap();
+    assert_eq!(files(&worktree), (2, 0));
+    assert_eq!(shown(&worktree.compare(&before, &after).unwrap()), ["M many/7 +1 -1"]);
+}
+
+#[test]
+fn a_turn_can_take_snapshots_while_old_ones_are_removed() {
+    let place = Place::new();
+    let worktree = place.worktree();
+    for turn in 0..40 {
+        place.write("src/a.rs", noise(turn, 40_000));
+        take_for(&worktree, if turn % 2 == 0 { "old" } else { "kept" });
+    }
+    worktree.remove_session("old").unwrap();
+    let (stop, mut pairs) = (std::sync::atomic::AtomicBool::new(false), Vec::new());
+    std::thread::scope(|threads| {
+        let pruning = threads.spawn(|| {
+            let pruner = place.worktree();
+            for _ in 0..5 {
+                pruner.remove_session("old").unwrap();
+                assert!(!matches!(pruner.prune(u64::MAX), Err(error) if !matches!(error, Error::Busy)));
+            }
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        let mut turn = 100;
+        let mut before = take_for(&worktree, "kept");
+        while !stop.load(std::sync::atomic::Ordering::Relaxed) || turn < 105 {
+            place.write("src/a.rs", noise(turn, 40_000));
+            let after = take_for(&worktree, "kept");
+            worktree.make_durable("kept", &before, &after).unwrap();
+            pairs.push((before, after.clone()));
+            (before, turn) = (after, turn + 1);
+        }
+        pruning.join().unwrap();
+    });
+    for (before, after) in &pairs {
+        worktree.check_whole(before, after).unwrap();
+        assert_eq!(worktree.compare(before, after).unwrap().len(), 1);
+    }
 }
 
 #[test]
@@ -162,6 +220,7 @@ fn nothing_outside_the_repository_is_removed() {
     symlink(&victims, objects.join("zz")).unwrap();
     let worktree = place.worktree();
     assert!(!worktree.needs_prune(u64::MAX));
+    worktree.combine().unwrap();
     take_for(&worktree, "s");
     worktree.remove_session("s").unwrap();
     worktree.prune(0).unwrap();
