@@ -106,8 +106,11 @@ impl Worktree {
         for (folder, name) in [(&home.objects, "objects"), (&home.repository, "")] {
             folder.sync().at(&self.home.join(name))?;
         }
-        let above = self.home.parent().unwrap_or(Path::new("/"));
-        fs::File::open(above).and_then(|folder| folder.sync_all()).at(above)
+        // The folder of azureal, and the git directory.
+        for above in self.home.ancestors().skip(1).take(2) {
+            fs::File::open(above).and_then(|folder| folder.sync_all()).at(above)?;
+        }
+        Ok(())
     }
 
     /// Checks what an earlier process has left: after a power loss, files that were not synced are empty, cut or missing. What is damaged is

@@ -21,8 +21,10 @@ const PACKS: usize = 20;
 /// At least so many packs are combined at once.
 const STEP: usize = PACKS / 2;
 /// Loose objects up to this number, and this size, are put into the pack of a turn. More are packed when nobody waits.
-pub(crate) const LOOSE: usize = 2_000;
-pub(crate) const LOOSE_SIZE: u64 = 64 * 1024 * 1024;
+const LOOSE: usize = 2_000;
+const LOOSE_SIZE: u64 = 64 * 1024 * 1024;
+/// Loose objects up to this number stay as they are until a turn needs them. Each process checks them.
+const FEW: usize = 32;
 /// The time limit of a command that nobody waits for.
 const TIME: Duration = Duration::from_secs(300);
 /// The time to wait for another process that changes packs.
@@ -140,7 +142,7 @@ impl Worktree {
         }
     }
 
-    /// Combines packs if there are many, and packs objects that were too many for a turn. Turns go on meanwhile.
+    /// Combines packs if there are many, and packs objects that no turn has packed. Turns continue meanwhile.
     ///
     /// # Errors
     ///
@@ -151,12 +153,12 @@ impl Worktree {
         let Ok(packed) = objects.open_folder(OsStr::new("pack")) else { return Ok(()) };
         let has_few = packs(&packed)?.len() <= PACKS;
         let found = loose(&objects)?;
-        if has_few && !is_much(&found) {
+        if has_few && found.len() <= FEW {
             return Ok(());
         }
         let home = self.open_home()?;
         let _lock = self.lock_packs(&home)?;
-        if is_much(&found) {
+        if found.len() > FEW {
             let sound = found.into_iter().map(|object| Ok((object.is_sound(Deadline::after(TIME))?, object)));
             let sound: Vec<_> = sound.collect::<Result<Vec<_>, Error>>()?;
             let sound: Vec<_> = sound.into_iter().filter(|(is_sound, _)| *is_sound).map(|it| it.1).collect();

@@ -657,12 +657,25 @@ fn a_demo_and_a_git_worktree_are_sound() {
         assert_eq!((ran.code, &ran.json()["findings"]), (0, &Value::Array(Vec::new())), "{ran}");
         assert_eq!(ran.json()["sessions"], 2, "{ran}");
     }
-    let sessions = world.path("p/.git/azureal/snapshots/sessions");
-    let session = fs::read_dir(&sessions).unwrap().next().unwrap().unwrap().path();
-    private(&session.join("1-x"), "no tree");
-    private(&session.join("2-x"), &"1".repeat(40));
+    let snapshots = world.path("p/.git/azureal/snapshots");
+    let notes = fs::read_dir(snapshots.join("objects/pack")).unwrap().map(|file| file.unwrap().path());
+    let notes = notes.filter(|path| path.to_string_lossy().contains("/notes-")).min().unwrap();
+    let text = fs::read_to_string(&notes).unwrap();
+    private(&notes, &format!("{text}no note\n1 {} -\n", "1".repeat(40)));
+    private(&snapshots.join("worktrees/main/index"), "");
     let ran = run("p", &["doctor", "--json"]);
-    assert_eq!((ran.code, kinds(&ran.json()["findings"])), (1, vec!["snapshots", "snapshots"]), "{ran}");
+    let report = ran.json();
+    assert_eq!((ran.code, kinds(&report["findings"])), (1, vec!["snapshots"; 3]), "{ran}");
+    for finding in report["findings"].as_array().unwrap() {
+        assert!(finding["fix"].is_string(), "{finding}");
+    }
+    let ran = run("p", &["doctor", "--fix", "--json"]);
+    assert_eq!((ran.code, &ran.json()["findings"]), (0, &Value::Array(Vec::new())), "{ran}");
+    assert_eq!(ran.json()["fixed"]["done"].as_array().unwrap().len(), 3, "{ran}");
+    assert_eq!(fs::read_to_string(&notes).unwrap(), text);
+    fs::write(world.path("p/file"), "changed").unwrap();
+    let ran = run("p", &["run", "-c", "-a", "offline", "hello"]);
+    assert!(ran.code == 0 && !ran.stderr.contains("not recorded"), "{ran}");
 }
 
 /// An agent that waits until a file is there.

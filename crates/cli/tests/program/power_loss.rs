@@ -3,6 +3,7 @@
 //! The real program runs under strace. From its calls the images are built that a loss of power may leave, and the
 //! program reads each of them: every acknowledged turn is there, none stands twice, and the store opens.
 
+mod changes;
 mod disk;
 mod trace;
 
@@ -36,7 +37,7 @@ static OPS: LazyLock<Option<(World, Vec<Op>)>> = LazyLock::new(|| {
     }
     let root = fs::canonicalize(world.path("p")).unwrap();
     let [first, second, third] = PROMPTS;
-    // A lost snapshot is a missing diff. Its hundreds of calls would hide those of the turn.
+    // The hundreds of calls of snapshots would hide those of the turn: `changes` has them.
     world.file("config/azureal/azufig.toml", "[changes]\nenabled = false\n");
     let mut ops = Vec::new();
     for (arguments, inject) in [

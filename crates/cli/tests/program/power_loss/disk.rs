@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -106,7 +107,7 @@ pub(super) struct Image {
     pub(super) cut: String,
 }
 
-/// The disk below one folder, which is there from the beginning, as its `.git` is.
+/// The disk below one folder, which is there from the beginning.
 pub(super) struct Disk {
     root: PathBuf,
     files: HashMap<Inode, File>,
@@ -147,11 +148,101 @@ impl Disk {
         images
     }
 
+    /// Reads the disk as it is now, all of it durable.
+    pub(super) fn read(root: &Path) -> Self {
+        let mut disk = Self::new(root);
+        disk.folders = HashMap::from([(ROOT, Folder::default())]);
+        disk.read_folder(root, ROOT);
+        disk
+    }
+
+    /// Returns the same disk at another place.
+    pub(super) fn at(self, root: &Path) -> Self {
+        Self { root: root.to_owned(), ..self }
+    }
+
+    fn read_folder(&mut self, path: &Path, folder: Inode) {
+        for entry in fs::read_dir(path).unwrap() {
+            let path = entry.unwrap().path();
+            let inode = self.inodes;
+            self.inodes += 1;
+            let name = path.file_name().unwrap().to_owned();
+            self.folders.get_mut(&folder).unwrap().synced.insert(name, inode);
+            if path.is_dir() {
+                self.folders.insert(inode, Folder::default());
+                self.read_folder(&path, inode);
+            } else {
+                let content = Arc::new(fs::read(&path).unwrap());
+                self.files.insert(inode, File { versions: vec![content], synced: 0 });
+            }
+        }
+    }
+
+    /// Returns so many images of which each file and each folder was kept independently of all others: up to its own last sync, and of
+    /// what came later nothing, a part or all. Syncs for which `is_lost` are taken for lost. A third of the images is of moments in which a
+    /// turn was acknowledged.
+    pub(super) fn random_images(
+        mut self,
+        ops: &[Op],
+        count: usize,
+        is_lost: impl Fn(&Path) -> bool,
+    ) -> Vec<Image> {
+        let mut random = Random(0x9e37_79b9_7f4a_7c15);
+        let acknowledged: Vec<usize> =
+            (0..ops.len()).filter(|index| matches!(ops[*index], Op::Acknowledged)).collect();
+        let mut cuts: Vec<usize> = (0..count)
+            .map(|number| match number % 3 {
+                0 => acknowledged[random.below(acknowledged.len())],
+                _ => random.below(ops.len()),
+            })
+            .collect();
+        cuts.sort_unstable();
+        let (mut images, mut cuts) = (Vec::new(), cuts.into_iter().peekable());
+        for (index, op) in ops.iter().enumerate() {
+            if !matches!(op, Op::Sync(path) if is_lost(path)) {
+                self.apply(op);
+            }
+            while cuts.next_if_eq(&index).is_some() {
+                images.push(self.random_image(&format!("after call {index}: {}", describe(op)), &mut random));
+            }
+        }
+        images
+    }
+
+    fn random_image(&self, cut: &str, random: &mut Random) -> Image {
+        let mut folders: Vec<Inode> = self.folders.keys().copied().collect();
+        folders.sort_unstable();
+        let choice: HashMap<Inode, usize> = folders
+            .into_iter()
+            .map(|folder| {
+                let pending = self.folders[&folder].pending.len();
+                let kept = [0, pending, random.below(pending + 1)][random.below(3)];
+                (folder, kept)
+            })
+            .collect();
+        let seed = random.next();
+        // The same for all names of a file.
+        let kept = |path: &Path| {
+            let mut random = Random(seed ^ hash(path.as_os_str().as_encoded_bytes()));
+            random.next();
+            [Kept::None, Kept::Half, Kept::All][random.below(3)]
+        };
+        let (mut files, mut folders) = (Vec::new(), Vec::new());
+        self.walk(ROOT, Path::new(""), &choice, &kept, &mut files, &mut folders);
+        let mut versions = HashMap::new();
+        let content = |(path, inode, version): (PathBuf, Inode, usize)| {
+            let version = *versions.entry(inode).or_insert(version);
+            (path, inode, Arc::clone(&self.files[&inode].versions[version]))
+        };
+        let files = files.into_iter().map(content).collect();
+        Image { files, folders, acknowledged: self.acknowledged, cut: format!("{cut}; seed {seed:x}") }
+    }
+
     fn folder_of(&self, path: &Path) -> Option<(Inode, OsString)> {
         let below = path.strip_prefix(&self.root).ok()?;
         let mut folder = ROOT;
         for name in below.parent()? {
-            folder = *self.folders[&folder].live().get(name)?;
+            folder = *self.folders.get(&folder)?.live().get(name)?;
         }
         Some((folder, below.file_name()?.to_owned()))
     }
@@ -170,6 +261,9 @@ impl Disk {
     }
 
     fn add(&mut self, path: &Path) -> Inode {
+        if self.folder_of(path).is_none() {
+            self.make_folder(path.parent().unwrap());
+        }
         let inode = self.inodes;
         self.inodes += 1;
         self.change(path, |name| Change::Add(name, inode));
@@ -185,12 +279,17 @@ impl Disk {
         file.versions.push(Arc::new(content));
     }
 
+    fn make_folder(&mut self, path: &Path) {
+        // Another process used it before the call that created it returned.
+        if self.inode(path).is_none() {
+            let inode = self.add(path);
+            self.folders.insert(inode, Folder::default());
+        }
+    }
+
     fn apply(&mut self, op: &Op) {
         match op {
-            Op::MakeFolder(path) => {
-                let inode = self.add(path);
-                self.folders.insert(inode, Folder::default());
-            }
+            Op::MakeFolder(path) => self.make_folder(path),
             Op::Open { path, truncate } => {
                 if self.inode(path).is_none() {
                     let inode = self.add(path);
@@ -317,6 +416,28 @@ impl Disk {
             files.push((path, inode, version));
         }
     }
+}
+
+/// Numbers that look random and are the same in each run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        usize::try_from(self.next() % end as u64).unwrap()
+    }
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 fn describe(op: &Op) -> String {

@@ -87,7 +87,11 @@ fn op(call: &str, root: &Path) -> Option<Op> {
     // The path of an open file, or of a path below the folder that is open as the argument before it.
     let opened = |index: usize| path(&decode(argument(index), '<', '>')?);
     let below = |folder: usize| Some(opened(folder)?.join(path(&decode(argument(folder + 1), '"', '"')?)?));
-    let named = |index: usize| path(&decode(argument(index), '"', '"')?);
+    let named = |index: usize| {
+        let path = path(&decode(argument(index), '"', '"')?)?;
+        assert!(path.is_absolute(), "a path that is relative to an unknown folder: {call}");
+        Some(path)
+    };
     let data = |index: usize| decode(argument(index), '"', '"').unwrap();
     let open = |path: Option<PathBuf>, flags: &str| {
         let changes = flags.contains("O_CREAT") || flags.contains("O_TRUNC");
@@ -109,7 +113,7 @@ fn op(call: &str, root: &Path) -> Option<Op> {
         "renameat" | "renameat2" => below(0).zip(below(2)).map(|(from, to)| Op::Rename(from, to)),
         "link" => named(0).zip(named(1)).map(|(from, to)| Op::Link(from, to)),
         "linkat" => below(0).zip(below(2)).map(|(from, to)| Op::Link(from, to)),
-        "unlink" => named(0).map(Op::Remove),
+        "unlink" | "rmdir" => named(0).map(Op::Remove),
         "unlinkat" => below(0).map(Op::Remove),
         // Only of use where it reaches our files; a pipe or a socket is not below the root.
         other => {
