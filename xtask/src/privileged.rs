@@ -3,6 +3,7 @@
 //! A check is a row of [`CHECKS`].
 
 mod case;
+mod power_loss;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -17,11 +18,18 @@ struct Check {
     run: fn() -> Result<()>,
 }
 
-const CHECKS: [Check; 1] = [Check {
-    name: "case",
-    about: "snapshots and undos where names that differ by case are one file",
-    run: case::run,
-}];
+const CHECKS: [Check; 2] = [
+    Check {
+        name: "case",
+        about: "snapshots and undos where names that differ by case are one file",
+        run: case::run,
+    },
+    Check {
+        name: "power-loss",
+        about: "turns on ext4, xfs and btrfs, whose disk is copied when azureal has answered, can be undone",
+        run: power_loss::run,
+    },
+];
 
 /// Runs the check with a name, or all of them.
 pub(crate) fn run(name: Option<&str>) -> Result<()> {

@@ -313,6 +313,36 @@ fn a_deleted_session_and_a_purge_leave_no_version_of_a_file() {
 }
 
 #[test]
+fn a_turn_whose_first_snapshot_was_lost_with_the_power_says_so() {
+    let wait = "n=0; while [ ! -e gate ] && [ $n -lt 1200 ]; do sleep 0.05; n=$((n+1)); done";
+    let world = repository(&format!("echo a > by-a; touch begun; {wait}"));
+    world.file("p/untracked", "no commit has this tree\n");
+    let mut killed = world.with_programs(&["run", "-a", "claude", "go"]);
+    let mut killed = killed.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("the turn", || world.path("p/begun").exists());
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    // Objects in no pack are not synced.
+    for folder in fs::read_dir(world.path("p/.git/azureal/snapshots/objects")).unwrap() {
+        let folder = folder.unwrap().path();
+        if folder.file_name().unwrap().len() == 2 {
+            fs::remove_dir_all(folder).unwrap();
+        }
+    }
+    world.file("p/gate", "");
+    let recovered = azureal_testkit::until("the turn is recovered", || {
+        let listed = azureal(&world, &["list"]);
+        listed.stderr.contains("recovered the last turn of S1").then_some(listed)
+    });
+    let expected = "; its changes are not recorded: the snapshot from before it was not on the disk yet when the machine stopped";
+    assert!(recovered.stderr.contains(expected), "{recovered}");
+    // The next turn is recorded.
+    fake_claude(&world, "echo b > by-b");
+    let next = azureal(&world, &["run", "-c", "-a", "claude", "go"]);
+    assert!(next.stderr.contains("1 file changed"), "{next}");
+}
+
+#[test]
 fn the_next_command_finishes_an_undo_that_was_interrupted() {
     let world = repository(EDITS);
     turn(&world);
