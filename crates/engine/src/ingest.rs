@@ -44,7 +44,7 @@ pub struct Ingested {
     /// again; or an output that the agent keeps beside its transcript was left out.
     pub notices: Vec<String>,
     /// Why the changes of a recovered turn are not recorded.
-    pub not_recorded: Option<String>,
+    pub not_recorded: Option<Box<str>>,
     /// The tools that the agent was refused, one entry for each call.
     pub refused: Vec<String>,
     /// What became of breakpoints for the provider's prompt cache.

@@ -272,7 +272,7 @@ async fn store_orphan(
         };
         ingest(store, agent, spool, ending, &Destination::Recovered, environment, changes)
             .await
-            .map(|ingested| Ingested { not_recorded, ..ingested })
+            .map(|ingested| Ingested { not_recorded: not_recorded.map(String::into_boxed_str), ..ingested })
     };
     match ingested {
         Ok(ingested) => {

@@ -87,7 +87,7 @@ impl Worktree {
                 .iter()
                 .map(|pack| packed.join(format!("{}.pack", pack.name)))
                 .collect(),
-            lost: counted(self.lost(&pins)?),
+            lost: counted(&self.lost(&pins)?),
         })
     }
 
@@ -231,7 +231,7 @@ impl Pin {
 }
 
 /// Counts the snapshots of each session.
-fn counted(pins: Vec<Pin>) -> Vec<(String, usize)> {
+fn counted(pins: &[Pin]) -> Vec<(String, usize)> {
     let sessions: BTreeSet<&str> = pins.iter().map(|pin| pin.session.as_str()).collect();
     let count = |session: &str| pins.iter().filter(|pin| pin.session == session).count();
     sessions.into_iter().map(|session| (session.to_owned(), count(session))).collect()

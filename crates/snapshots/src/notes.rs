@@ -3,6 +3,7 @@
 //! A note is a line: the time of the snapshot, its tree and its rules. A line that is cut has no end and counts for nothing. The files are in the
 //! folder of the packs, so that one sync of that folder makes the names of both durable.
 
+use std::cmp::Reverse;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -82,7 +83,7 @@ impl Notes {
                 Err(_) => notes.unreadable.push(packs.join(&name)),
             }
         }
-        notes.pins.sort_by(|one, other| other.time.cmp(&one.time));
+        notes.pins.sort_by_key(|pin| Reverse(pin.time));
         Ok(notes)
     }
 
