@@ -68,9 +68,7 @@ static RECORDED: LazyLock<Option<Recorded>> = LazyLock::new(|| {
         }
         command.env("XDG_CONFIG_HOME", config.parent().unwrap().parent().unwrap());
         let calls = trace(&command, &root, &world.path("strace"), inject);
-        if calls.iter().any(|op| matches!(op, Op::Acknowledged)) {
-            files.push(files_of(&world));
-        } else if arguments.is_empty() {
+        if arguments.is_empty() || calls.iter().any(|op| matches!(op, Op::Acknowledged)) {
             files.push(files_of(&world));
         }
         ops.extend(calls);
