@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::fs::{File, TryLockError};
+use std::fs::TryLockError;
 use std::io::{self, ErrorKind, Seek};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -28,8 +28,6 @@ use crate::spool::{
 /// The time for which processes that only look may keep another one from taking a spool.
 const A_MOMENT: Duration = Duration::from_millis(500);
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
-/// The time in which the owner of a new header has locked it.
-const CREATED_WITHIN: Duration = Duration::from_secs(1);
 
 /// A spool in the folder.
 #[derive(Debug)]
@@ -327,12 +325,14 @@ fn headers_in(path: &Path) -> Result<Vec<FoundHeader>, SpoolError> {
 /// file that cannot be removed is left for the next time. Returns whether a header has got its name: its process died while it put
 /// the spool back.
 fn remove_unfinished(folder: &Folder, names: &[OsString]) -> bool {
+    // Not while another process creates a header, and locks it next. If it does now, there is a next time.
+    let Ok(_cleanup) = folder.try_lock() else { return false };
     let mut is_put_back = false;
     for name in
         names.iter().filter(|name| Path::new(name).extension().is_some_and(|found| found == UNFINISHED))
     {
         let Ok(header) = folder.open_file(name, READ_AND_APPEND) else { continue };
-        if is_being_created(&header) || header.try_lock().is_err() || !folder.has(name, &header) {
+        if header.try_lock().is_err() || !folder.has(name, &header) {
             continue;
         }
         let other = |kind: &str| Path::new(name).with_extension(kind);
@@ -367,14 +367,6 @@ fn remove_unfinished(folder: &Folder, names: &[OsString]) -> bool {
         }
     }
     is_put_back
-}
-
-/// Returns whether a header may be one that its owner has created just now, and locks next: without that, commands in quick
-/// succession could remove it each time.
-fn is_being_created(header: &File) -> bool {
-    let Ok(found) = header.metadata() else { return false };
-    let age = found.modified().ok().and_then(|modified| modified.elapsed().ok());
-    found.len() == 0 && age.is_some_and(|age| age < CREATED_WITHIN)
 }
 
 /// Marks the orphans whose run has no process. One search of the process table for any number of orphans.

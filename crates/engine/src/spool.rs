@@ -12,6 +12,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use azureal_core::agent::{Agent, Ending};
 use azureal_core::{NewOriginal, Seq, SessionId};
@@ -83,6 +84,8 @@ pub(crate) const ERRORS: &str = "err";
 /// What follows the output in the original of a turn.
 const MORE: &str = "more";
 pub(crate) const UNFINISHED: &str = "new";
+/// The time to wait for a cleanup of the folder to end.
+const CLEANUP: Duration = Duration::from_secs(10);
 /// A copy of an output that was deleted, until it is whole.
 pub(crate) const COPY: &str = "copy";
 
@@ -461,6 +464,8 @@ impl Spool {
 
 /// Creates an unfinished header, which is locked before it has content: no process can find it without an owner.
 pub(crate) fn create_locked(folder: &Folder, path: &Path) -> Result<File, SpoolError> {
+    // A cleanup would take it for a leftover before it is locked.
+    let _creating = folder.lock(CLEANUP).map_err(at(path))?;
     loop {
         let header = folder.create_file(name_of(path), READ_AND_APPEND).map_err(at(path))?;
         header.lock().map_err(at(path))?;
@@ -496,7 +501,6 @@ pub(crate) fn name_of(path: &Path) -> &OsStr {
 #[cfg(test)]
 pub(crate) mod tests {
     use std::io::Seek;
-    use std::time::Duration;
 
     use azureal_core::agent::Exit;
     use azureal_core::event::Outcome;
