@@ -217,7 +217,7 @@ impl Header {
                 Ok(HeaderLine::Ended(ended)) => header.ended = Some(ended),
                 Ok(HeaderLine::Stored(stored)) => header.stored = Some(stored),
                 Ok(HeaderLine::Cancel) if header.ended.is_none() => {
-                    header.cancels = header.cancels.saturating_add(1)
+                    header.cancels = header.cancels.saturating_add(1);
                 }
                 // Too late.
                 Ok(HeaderLine::Cancel) => {}

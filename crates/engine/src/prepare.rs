@@ -42,7 +42,7 @@ const TOLD_AFTER: u32 = 20;
 /// A turn of the session that is not stored yet.
 enum Unfinished {
     /// Its agent works in the background.
-    Working(SpooledTurn, ProcessIdentity),
+    Working(Box<SpooledTurn>, ProcessIdentity),
     /// Another process owns it: it stores it.
     Owned,
 }
@@ -327,7 +327,7 @@ impl Preparation {
                 }
                 Recovered::Orphan(turn, process) => {
                     if is_ours {
-                        unfinished = Some(Unfinished::Working(turn.clone(), process.clone()));
+                        unfinished = Some(Unfinished::Working(Box::new(turn.clone()), process.clone()));
                     }
                     let is_known = reported.contains(process);
                     if !is_known {

@@ -162,7 +162,7 @@ impl Shared {
     fn collect(
         &self,
         mut process: Process,
-        feeder: Option<Feeder>,
+        feeder: Option<&Feeder>,
         reader: thread::JoinHandle<()>,
         reader_end: PipeWriter,
     ) {
@@ -190,7 +190,7 @@ impl Shared {
             // Where the system could not be asked to wait.
             thread::sleep(Duration::from_millis(10));
         };
-        feeder.iter().for_each(Feeder::end);
+        feeder.into_iter().for_each(Feeder::end);
         drop(reader_end);
         // The child has ended, even if the reader panicked.
         let _ = reader.join();
@@ -259,11 +259,11 @@ impl Helpers {
                 Reading { sources: [stdout, stderr], ended: &ended }.run();
             }
         })?;
-        let (to_collector, process) = channel();
+        let (to_collector, process) = channel::<(Process, Option<Feeder>)>();
         let of_collector = Arc::clone(&shared);
         thread::Builder::new().name("child-collector".to_owned()).spawn(move || {
             if let Ok((process, feeder)) = process.recv() {
-                of_collector.collect(process, feeder, reader, reader_end);
+                of_collector.collect(process, feeder.as_ref(), reader, reader_end);
             }
         })?;
         Ok(Self { shared, marker, to_reader, to_collector })
