@@ -273,7 +273,15 @@ fn dispatch(command: &Command, global: &Global, out: &mut Output) -> Result<(), 
             on_sessions(store, out, async |p, found, out| ps::run(args, p, found, out).await)
         }
         Command::Cancel(args) => {
-            on_sessions(store, out, async |p, found, out| cancel::run(args, p, found, out).await)
+            // It recovers interrupted turns after the cancel.
+            with_workspace(store, |place| {
+                block_on(async {
+                    cancel::run(args, place, out).await?;
+                    out.flush()?;
+                    finish_originals(place).await;
+                    Ok(())
+                })
+            })
         }
     }
 }

@@ -130,7 +130,10 @@ pub fn cancel_running(
     known: Option<SpooledRun>,
 ) -> Result<CancelResult, StopError> {
     let deadline = Instant::now() + STORED_WITHIN;
-    let mut running = known;
+    let mut running = match known {
+        Some(run) => Some(run),
+        None => spools.running_turn(session)?,
+    };
     loop {
         if let Some(run) = running.take() {
             if stop_turn(spools, &run.turn, run.process.as_ref())? {

@@ -1,5 +1,3 @@
-use azureal_engine::Recovered;
-
 use super::SessionArg;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -21,18 +19,13 @@ pub(crate) struct Args {
     session: SessionArg,
 }
 
-pub(crate) async fn run(
-    args: &Args,
-    place: &Workspace,
-    found: &[Recovered],
-    out: &mut Output,
-) -> Result<(), Failure> {
+pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Result<(), Failure> {
     let record = resolve(&*place.store, &args.session.session).await?;
-    let CancelledTurn { agent, pid, is_orphan } = place.cancel_turn(record.id, found).await?;
-    if is_orphan {
-        // Nobody else waits for it.
-        recover(place).await;
-    }
+    // First: to store turns of other sessions may take a while.
+    let cancelled = place.cancel_turn(record.id, &[]).await;
+    // Of an orphan, this stores the turn: no other process waits for it.
+    recover(place).await;
+    let CancelledTurn { agent, pid, .. } = cancelled?;
     if out.is_json() {
         let session = record.id.to_string();
         return out.json(&serde_json::json!({"session": session, "agent": agent, "pid": pid}));

@@ -6,7 +6,8 @@ use azureal_core::agent::Ending;
 use azureal_core::event::{Complete, Outcome};
 use azureal_core::{Event, NewSession};
 use azureal_engine::{
-    FoundSpool, RUN_MARKER, Recovered, Spool, SpooledProcess, SpooledTurn, Spools, TurnError, TurnEvent,
+    CancelResult, FoundSpool, RUN_MARKER, Recovered, Spool, SpooledProcess, SpooledTurn, Spools, TurnError,
+    TurnEvent, cancel_running,
 };
 use azureal_process::{Child, Marker, Spawn, Stream};
 use futures_executor::block_on;
@@ -62,7 +63,9 @@ fn a_turn_waits_while_another_process_stores_the_last_one() {
 
 /// Starts an agent that works without an azureal until there is a file `gate`.
 fn leave_an_agent(project: &Project, session: u32) -> Child {
-    let run = run_of_our_own("works");
+    let run = run_of_our_own(
+        &format!("works-{}", project.directory.file_name().unwrap().display()).replace('.', "x"),
+    );
     let turn = SpooledTurn { session, ..project.spooled(&run) };
     let mut spool = project.spools.begin(turn).unwrap();
     let marker = Marker::new(RUN_MARKER, run).unwrap();
@@ -100,6 +103,17 @@ fn an_agent_in_the_background_is_followed_while_another_process_stores_another_s
     assert_eq!(project.texts(), ["before the crash", "survived", "the second prompt", "second"]);
     drop(storing);
     assert!(matches!(&project.recover()[..], [Recovered::Stored(..)]));
+}
+
+#[test]
+fn an_agent_in_the_background_is_cancelled_by_a_process_that_knows_nothing_of_it() {
+    let project = Project::in_memory();
+    let child = leave_an_agent(&project, project.session.number());
+    let result = cancel_running(&project.spools, project.session, None).unwrap();
+    assert!(matches!(result, CancelResult::Cancelled(run) if run.is_orphan));
+    child.wait();
+    assert!(matches!(&project.recover()[..], [Recovered::Stored(..)]));
+    assert_eq!(project.outcomes(), [Outcome::Cancelled]);
 }
 
 #[test]
