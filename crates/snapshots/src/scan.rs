@@ -174,14 +174,14 @@ impl Worktree {
         self.places.case.is_one_file.then(start).transpose()
     }
 
-    /// Finds the files that our index has under a name that differs by case: the former and the present path. The names of folders are those of our index.
+    /// Finds the files that our index has under a name that differs by case. The names of folders are those of our index.
     fn renamed(
         &self,
         git: &Git,
         others: &[u8],
         named: &[u8],
         deadline: Deadline<'_>,
-    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
+    ) -> Result<Vec<Renamed>, Error> {
         let paths = |output: &'_ [u8]| -> BTreeSet<Vec<u8>> {
             output.split(|byte| *byte == 0).filter(|path| !path.is_empty()).map(<[u8]>::to_vec).collect()
         };
@@ -202,11 +202,17 @@ impl Worktree {
             let present = [parent(former), name].concat();
             let is_there = beneath.is_named(former).at(Path::new(&OsString::from_vec(former.clone())))?;
             if present != *former && !is_there {
-                renamed.push((former.clone(), present));
+                renamed.push(Renamed { former: former.clone(), present });
             }
         }
         Ok(renamed)
     }
+}
+
+/// A file whose name differs by case from that in our index.
+struct Renamed {
+    former: Vec<u8>,
+    present: Vec<u8>,
 }
 
 /// The output of git.
@@ -215,8 +221,7 @@ pub(crate) struct Listing {
     others: Vec<u8>,
     /// What is ignored, if a turn begins.
     there: Option<Vec<u8>>,
-    /// Files whose name differs by case from that in our index, which comes first.
-    renamed: Vec<(Vec<u8>, Vec<u8>)>,
+    renamed: Vec<Renamed>,
     /// Files of ignore rules that are ignored themselves.
     ignored_rules: Vec<Vec<u8>>,
     large: BTreeMap<Vec<u8>, Large>,
@@ -263,10 +268,10 @@ impl Listing {
         for path in &aligned.dropped {
             update.set(path, "0", &"0".repeat(self.format.length() * 2));
         }
-        for (former, path) in &self.renamed {
-            if seen.insert(former) && seen.insert(path) {
+        for Renamed { former, present } in &self.renamed {
+            if seen.insert(former) && seen.insert(present) {
                 update.set(former, "0", &"0".repeat(self.format.length() * 2));
-                self.look(path, None, false, beneath, &mut update)?;
+                self.look(present, None, false, beneath, &mut update)?;
             }
         }
         for path in self.changed().chain(converted.iter().map(Vec::as_slice)) {

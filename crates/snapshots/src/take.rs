@@ -230,21 +230,7 @@ impl Worktree {
             }
             (listing.update(&mut beneath, &[], &aligned)?, state.tree.clone().filter(|_| state.is_current))
         } else {
-            // It refers to objects of the project.
-            (state.is_current, state.is_durable) = (false, true);
-            let draft = self.import(home, &mut beneath, deadline)?;
-            let forced = self.start_ignored(home, &draft.path)?;
-            let listing = self.scan(home, &draft.path, true, limits, deadline)?;
-            state.aligned = Some(self.stamp(home));
-            write_forced(home, &forced.finish(deadline)?)?;
-            self.keep_loose(&draft.index, limits.known_file, deadline);
-            let forced = self.dropped_since(limits.since.as_deref(), &draft.path, deadline)?;
-            if !forced.is_empty() {
-                state.aligned = None;
-            }
-            let aligned = Alignment { forced, ..Alignment::default() };
-            let imported = draft.finish(self, home, deadline)?;
-            (listing.update(&mut beneath, &imported.converted, &aligned)?, imported.tree)
+            self.first_update(home, &mut beneath, state, limits, deadline)?
         };
         if update.is_empty()
             && let Some(tree) = known
@@ -275,6 +261,32 @@ impl Worktree {
             return Err(Error::NoSnapshot(tree));
         }
         self.finish(state, tree, update, limits, deadline).map(Some)
+    }
+
+    /// Copies the project's index as our first one. Returns what to change in it, and its tree if that is known.
+    fn first_update(
+        &self,
+        home: &Home,
+        beneath: &mut Beneath,
+        state: &mut State,
+        limits: &Limits,
+        deadline: Deadline<'_>,
+    ) -> Result<(Update, Option<String>), Error> {
+        // It refers to objects of the project.
+        (state.is_current, state.is_durable) = (false, true);
+        let draft = self.import(home, beneath, deadline)?;
+        let forced = self.start_ignored(home, &draft.path)?;
+        let listing = self.scan(home, &draft.path, true, limits, deadline)?;
+        state.aligned = Some(self.stamp(home));
+        write_forced(home, &forced.finish(deadline)?)?;
+        self.keep_loose(&draft.index, limits.known_file, deadline);
+        let forced = self.dropped_since(limits.since.as_deref(), &draft.path, deadline)?;
+        if !forced.is_empty() {
+            state.aligned = None;
+        }
+        let aligned = Alignment { forced, ..Alignment::default() };
+        let imported = draft.finish(self, home, deadline)?;
+        Ok((listing.update(beneath, &imported.converted, &aligned)?, imported.tree))
     }
 
     /// Records that our index has the files of a tree, and keeps the objects that it needs. Returns the snapshot, and the id of the

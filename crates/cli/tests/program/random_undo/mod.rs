@@ -101,9 +101,9 @@ impl Case {
             turns: [0; 2],
             undone: 0,
         };
-        case.user(b"g init -q -b main; g -C ../lib init -q; echo lib > ../lib/lib; g -C ../lib add -A; g -C ../lib commit -qm x".to_vec());
+        case.user(b"g init -q -b main; g -C ../lib init -q; echo lib > ../lib/lib; g -C ../lib add -A; g -C ../lib commit -qm x");
         let acts = case.acts(6);
-        case.user([&acts[..], b"\ng add -A; g commit -qm first --allow-empty"].concat());
+        case.user(&[&acts[..], b"\ng add -A; g commit -qm first --allow-empty"].concat());
         case
     }
 
@@ -136,9 +136,9 @@ impl Case {
     }
 
     /// The user edits.
-    fn user(&mut self, acts: Vec<u8>) {
-        self.log.push(format!("user:\n{}", String::from_utf8_lossy(&acts)));
-        let script = [PREAMBLE.as_bytes(), &acts].concat();
+    fn user(&mut self, acts: &[u8]) {
+        self.log.push(format!("user:\n{}", String::from_utf8_lossy(acts)));
+        let script = [PREAMBLE.as_bytes(), acts].concat();
         let file = self.world.path("edit");
         fs::write(&file, script).unwrap();
         let mut shell = self.program("sh", &[file.to_str().unwrap()]);
@@ -154,7 +154,7 @@ impl Case {
     fn step(&mut self) {
         if self.random.chance(25) {
             let acts = self.acts(4);
-            self.user(acts);
+            self.user(&acts);
         }
         match self.random.below(100) {
             0..=39 => self.turn(),
@@ -175,7 +175,7 @@ impl Case {
         let root = fs::canonicalize(self.world.path("p")).unwrap();
         wait_until("the end of each git", || running(&root).is_empty());
         let after = self.state();
-        self.note(session, before, after, false);
+        self.note(session, &before, &after, false);
     }
 
     fn run(&mut self, session: usize) -> Ran {
@@ -217,7 +217,7 @@ impl Case {
         let ran = self.run(inner);
         self.check_run(&ran);
         let inner_after = self.state();
-        self.note(inner, inner_before, inner_after, true);
+        self.note(inner, &inner_before, &inner_after, true);
         fs::write(format!("{gate}.2"), "").unwrap();
         let ran = self.world.ran(child.wait_with_output().unwrap());
         self.check_run(&ran);
@@ -225,7 +225,7 @@ impl Case {
             fs::remove_file(format!("{gate}.{number}")).unwrap();
         }
         let outer_after = self.state();
-        self.note(outer, outer_before, outer_after, true);
+        self.note(outer, &outer_before, &outer_after, true);
     }
 
     /// Kills azureal in a turn. The agent continues.
@@ -241,7 +241,7 @@ impl Case {
         self.kill(&arguments, 150);
         let after = self.state();
         fs::remove_file(self.world.path("body")).ok();
-        self.note(session, before, after, true);
+        self.note(session, &before, &after, true);
     }
 
     /// Starts a command, kills it, waits for its children, and runs the next one.
@@ -264,7 +264,7 @@ impl Case {
     }
 
     /// Notes the changes that a turn has left, if there are any.
-    fn note(&mut self, session: usize, before: State, after: State, needs_force: bool) {
+    fn note(&mut self, session: usize, before: &State, after: &State, needs_force: bool) {
         for session in if self.seen[0] == 0 { vec![0, 1] } else { vec![session, 1 - session] } {
             for (seq, kind, data) in self.new_events(session) {
                 self.turns[session] += usize::from(kind == "UserMessage");

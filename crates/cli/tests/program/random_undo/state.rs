@@ -103,7 +103,8 @@ impl GitState {
 /// Runs git. `None` if it fails; no result is none of a search.
 fn run(mut git: Command, input: &[u8]) -> Option<Vec<u8>> {
     let mut child = git.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(input).ok()?;
+    // It may have failed already.
+    child.stdin.take().unwrap().write_all(input).ok();
     let output = child.wait_with_output().unwrap();
     matches!(output.status.code(), Some(0 | 1)).then_some(output.stdout)
 }
