@@ -164,8 +164,8 @@ fn an_imported_session_has_the_whole_outputs_that_are_still_there() {
     let path = format!("{}/{FIRST}/tool-results/b1.txt", folder(&world));
     world.file(&path, &whole());
     // The program of another machine named it by another path.
-    transcript(&world, FIRST, &[("call", "/home/somebody/.claude/projects/p/s/tool-results/b1.txt")]);
-    transcript(&world, OTHER, &[("gone", "/home/somebody/.claude/projects/p/s/tool-results/b1.txt")]);
+    transcript(&world, FIRST, &[("call", "/elsewhere/.claude/projects/p/s/tool-results/b1.txt")]);
+    transcript(&world, OTHER, &[("gone", "/elsewhere/.claude/projects/p/s/tool-results/b1.txt")]);
     let ran = run(&world, &["import", "--from", "claude"]);
     assert!(ran.code == 0 && ran.stderr.is_empty(), "{ran}");
     forget_home(&world);
