@@ -7,6 +7,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ use futures_executor::block_on;
 use tracing::debug;
 
 use super::pane::PaneMessage;
+use super::patience::Wait;
 use super::shared::Shared;
 use super::{News, SessionLine};
 use crate::error::Error;
@@ -63,6 +65,8 @@ pub(super) struct Hub {
     is_due: bool,
     looked_at: Option<Instant>,
     last_error: Option<String>,
+    /// Whether the user was told that the server of the store does not answer.
+    is_away: Arc<AtomicBool>,
 }
 
 impl Hub {
@@ -79,6 +83,7 @@ impl Hub {
             is_due: true,
             looked_at: None,
             last_error: None,
+            is_away: Arc::default(),
         };
         let run = move || {
             hub.run();
@@ -96,10 +101,18 @@ impl Hub {
             };
             match next {
                 Ok(HubMessage::Leave) | Err(RecvTimeoutError::Disconnected) => return,
-                Ok(message) => self.take(message),
-                Err(RecvTimeoutError::Timeout) => self.look(),
+                Ok(message) => self.with_patience(|hub| hub.take(message)),
+                Err(RecvTimeoutError::Timeout) => self.with_patience(Self::look),
             }
         }
+    }
+
+    /// Does something for which the store is asked. The user is told if a server does not answer, and when it answers again.
+    fn with_patience(&mut self, ask: impl FnOnce(&mut Self)) {
+        let is_on_server = self.shared.workspace.is_on_server();
+        let wait = is_on_server.then(|| Wait::begin(&self.shared, &self.is_away));
+        ask(self);
+        drop(wait);
     }
 
     /// Returns how long to wait for a message; `None` for as long as it takes.
@@ -214,6 +227,10 @@ impl Hub {
         match block_on(self.lines(query)) {
             Ok(lines) => {
                 self.last_error = None;
+                if self.is_away.swap(false, Ordering::AcqRel) {
+                    let text = "the server of the store answers again".to_owned();
+                    self.shared.outbox.send(News::Notice(text));
+                }
                 if self.sent.as_ref() != Some(&lines) {
                     self.shared.outbox.send(News::Sessions(lines.clone()));
                     self.sent = Some(lines);
@@ -222,7 +239,9 @@ impl Hub {
             Err(error) => {
                 // The next change may succeed, and this one is reported once.
                 let message = error.message().to_owned();
-                if self.last_error.as_ref() != Some(&message) {
+                // Of a server that is away the user knows, and no request of theirs has failed.
+                let is_known = error.kind() == "unreachable" && self.is_away.load(Ordering::Acquire);
+                if self.last_error.as_ref() != Some(&message) && !is_known {
                     self.shared.outbox.failed_without_pane(error);
                 }
                 self.last_error = Some(message);

@@ -65,6 +65,7 @@ mod news;
 mod outbox;
 mod pane;
 mod paths;
+mod patience;
 mod questions;
 mod reading;
 mod request;

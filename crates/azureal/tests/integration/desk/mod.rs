@@ -1,5 +1,6 @@
 //! The desk, as an interface uses it: requests in, news out, with scripted agents.
 
+mod away;
 mod changes;
 mod following;
 mod leaving;
