@@ -225,7 +225,6 @@ DECLARE
   has_events boolean := events_added > 0;
   is_watched boolean;
   is_project_watched boolean;
-  has_answer boolean;
 BEGIN
   -- A first try needs to look only if its caller may have sent it before.
   IF in_repeated OR in_generation IS NOT NULL THEN
@@ -273,9 +272,9 @@ BEGIN
     INSERT INTO @schema@.operations (project, session, operation, generation, answer)
     SELECT in_project, in_session, in_operation, generation, ARRAY[first_added, last_seq] FROM changed
   )
-  SELECT first_added, last_seq, has_events AND changed.watched_until > clock_timestamp(), answered,
+  SELECT first_added, last_seq, has_events AND changed.watched_until > clock_timestamp(),
     projects.watched_until > clock_timestamp()
-  INTO starts_at, ends_at, is_watched, has_answer, is_project_watched
+  INTO starts_at, ends_at, is_watched, is_project_watched
   FROM changed LEFT JOIN @schema@.projects ON projects.project = in_project;
   IF NOT FOUND THEN
     -- Perhaps because an earlier try was at work, and is done now.
@@ -287,7 +286,7 @@ BEGIN
     END IF;
     RETURN;
   END IF;
-  IF in_used_in IS NOT NULL AND has_answer THEN
+  IF in_used_in IS NOT NULL THEN
     -- Most turns continue the session of the turn before: that writes nothing.
     INSERT INTO @schema@.last_used AS known (project, used_in, session) VALUES (in_project, in_used_in, in_session)
     ON CONFLICT (project, md5(used_in)) DO UPDATE SET session = EXCLUDED.session WHERE known.session <> EXCLUDED.session;
