@@ -46,8 +46,8 @@ impl ExportNote {
 fn hash(messages: impl Iterator<Item = (String, String)>) -> String {
     let mut hash = LogHash::default();
     for (role, text) in messages {
-        hash.add(&role);
-        hash.add(&text);
+        hash.add_text(&role);
+        hash.add_text(&text);
     }
     hash.text()
 }

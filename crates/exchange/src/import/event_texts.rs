@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use azureal_core::{NewEvent, PAGE_EVENTS, Page, Seq, SessionId};
+use serde_json::Value;
 
 use super::ImportError;
 use super::source_store::SourceStore;
@@ -130,12 +131,22 @@ impl TextReader<'_> {
     }
 }
 
-/// A hash over a list of texts and their lengths.
+/// A hash over a list of texts.
 #[derive(Default)]
 pub(super) struct LogHash(Box<blake3::Hasher>);
 
 impl LogHash {
+    /// Adds the text of an event: its value, so that a log that went through a formatter is the same one. A text that cannot be parsed, as one
+    /// with half of a character, counts by its bytes.
     pub(super) fn add(&mut self, text: &str) {
+        match serde_json::from_str(text) {
+            Ok(value) => self.add_text(&canonical(value).to_string()),
+            Err(_) => self.add_text(text),
+        }
+    }
+
+    /// Adds a text by its bytes and its length.
+    pub(super) fn add_text(&mut self, text: &str) {
         self.0.update(&(text.len() as u64).to_le_bytes());
         self.0.update(text.as_bytes());
     }
@@ -143,6 +154,34 @@ impl LogHash {
     /// Returns the hash of the texts so far.
     pub(super) fn text(&self) -> String {
         self.0.finalize().to_hex().to_string()
+    }
+}
+
+/// Returns whether two texts are the same JSON, whatever spaces, escapes, forms of numbers and orders of keys they have.
+pub(super) fn is_same_json(one: &str, other: &str) -> bool {
+    let value = |text| serde_json::from_str(text).ok().map(canonical);
+    one == other || value(one).is_some_and(|one| value(other) == Some(one))
+}
+
+/// Orders the keys of a value, and brings its numbers into one form. Depth is bounded by the parser.
+fn canonical(value: Value) -> Value {
+    /// The greatest float that stands for one whole number alone.
+    const LARGEST_WHOLE: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Value::Number(number) => match number.as_f64() {
+            Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < LARGEST_WHOLE => {
+                Value::from(float as i64)
+            }
+            _ => Value::Number(number),
+        },
+        Value::Array(values) => Value::Array(values.into_iter().map(canonical).collect()),
+        Value::Object(fields) => {
+            let mut fields: Vec<(String, Value)> =
+                fields.into_iter().map(|(key, value)| (key, canonical(value))).collect();
+            fields.sort_by(|(one, _), (other, _)| one.cmp(other));
+            Value::Object(fields.into_iter().collect())
+        }
+        value => value,
     }
 }
 
@@ -162,6 +201,35 @@ mod tests {
         };
         assert_ne!(hash(&["ab", "c"]), hash(&["a", "bc"]));
         assert_ne!(hash(&[""]), hash(&[]));
+    }
+
+    #[test]
+    fn a_log_is_the_same_whatever_formatted_its_events() {
+        let hash = |text: &str| EventTexts::in_memory(vec![text.to_owned()]).hash;
+        let text = r#"{"ToolCall":{"tool_name":"é","input":{"b":[1.0,0.1,1e2],"a":null}}}"#;
+        for same in [
+            "{\n  \"ToolCall\": {\"tool_name\": \"\\u00e9\", \"input\": {\"a\": null, \"b\": [1, 0.10, 100]}}}",
+            r#"{"ToolCall":{"input":{"b":[1,1e-1,100.0],"a":null},"tool_name":"é"}}"#,
+        ] {
+            assert_eq!(hash(same), hash(text), "{same}");
+            assert!(is_same_json(same, text));
+        }
+        for other in [
+            text.replace("null", "0"),
+            text.replace("[1.0,0.1,", "[0.1,1.0,"),
+            text.replace("1e2", "\"100\""),
+            text.replace('é', "e"),
+            text.replace("1e2", "100.5"),
+        ] {
+            assert_ne!(hash(&other), hash(text), "{other}");
+            assert!(!is_same_json(&other, text));
+        }
+        let large = |number: &str| hash(&format!(r#"{{"K":{number}}}"#));
+        assert_ne!(large("9007199254740993"), large("9007199254740992"));
+        // What cannot be parsed is compared by its bytes.
+        let half = r#"{"UserMessage":{"content":"\ud83d"}}"#;
+        assert_eq!(hash(half), hash(half));
+        assert_ne!(hash(half), hash(&half.replace(':', ": ")));
     }
 
     #[test]

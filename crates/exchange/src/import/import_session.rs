@@ -20,7 +20,7 @@ use azureal_core::{
 use jiff::{Timestamp, civil, tz};
 
 use super::continued;
-use super::event_texts::TextReader;
+use super::event_texts::{TextReader, is_same_json};
 use super::lookup::{ImportNote, KnownBeginning, KnownSession, Lookup, NewIdentity, RecognisedBy, Search};
 use super::problem::{ImportNotice, ImportProblem};
 use super::{Added, Counted, ImportError, ImportOutcome, IncomingSession};
@@ -249,7 +249,7 @@ impl SessionImport<'_> {
             let piece = incoming.piece().await?;
             let stored = self.store.read(id, Page::After(place, piece.len())).await?;
             let is_same = |(new, stored): &(&NewEvent, &StoredEvent)| {
-                stored.json.as_ref().is_ok_and(|stored| *stored == new.json())
+                stored.json.as_ref().is_ok_and(|stored| is_same_json(stored, &new.json()))
             };
             let same = piece.iter().zip(&stored).take_while(is_same).count();
             let (both, rest) = piece.split_at(same);

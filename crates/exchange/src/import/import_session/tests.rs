@@ -64,6 +64,22 @@ fn continued(number: u32, events: usize) -> ImportOutcome {
 }
 
 #[test]
+fn an_export_that_went_through_a_formatter_is_the_same_session() {
+    let store = MemoryStore::default();
+    let import = |texts: &[&str]| {
+        let texts = EventTexts::in_memory(texts.iter().map(|text| (*text).to_owned()).collect());
+        import_all(&store, &mut IncomingSession { texts, ..incoming(&[]) })
+    };
+    let plain = r#"{"ToolCall":{"tool_use_id":"t","tool_name":"Bash","input":{"b":1.0,"a":"é"}}}"#;
+    let formatted = "{ \"ToolCall\": {\n  \"input\": {\"a\": \"\\u00e9\", \"b\": 1},\n  \"tool_name\": \"Bash\",\n  \"tool_use_id\": \"t\"\n} }";
+    assert_eq!(import(&[plain, plain]), new(1, 2));
+    assert_eq!(import(&[formatted, formatted]), unchanged(1));
+    assert_eq!(import(&[formatted, formatted, plain]), continued(1, 1));
+    let texts = block_on(store.read(id(1), Page::last(9))).unwrap();
+    assert!(texts.iter().all(|stored| stored.json.as_deref() == Ok(plain)), "{texts:?}");
+}
+
+#[test]
 fn the_same_thing_twice_changes_nothing() {
     let bench = Bench(MemoryStore::default());
     assert_eq!(bench.import(&["a", "b"]), new(1, 2));
