@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use azureal_core::{Seq, SessionStore, StoreError, Uuid};
+use azureal_core::{Seq, SessionId, SessionStore, StoreError, Uuid};
 use azureal_exchange::{SourceStore, TemporaryFolder, copy_session, originals_problem};
 use azureal_files::Folder;
 use azureal_store::SqliteStore;
@@ -296,6 +296,8 @@ pub struct Restore {
     pub replaces: bool,
     /// The number of sessions in that store, and of their events; `None` if it cannot be read.
     pub replaced: Option<(u64, u64)>,
+    /// The sessions of the backup that were deleted in that store since, with their names: they come back.
+    pub revived: Vec<(SessionId, String)>,
 }
 
 /// A finished restore.
@@ -355,7 +357,12 @@ impl Restore {
             true => inspect(&store, progress).ok().map(|inspection| counts(&inspection)),
             false => None,
         };
-        Ok(Self { backup: backup.to_owned(), sessions, events, replaces, replaced, store })
+        let revived = match replaced {
+            // What cannot be read has no tombstones.
+            Some(_) => health::deleted_since(backup, &store).unwrap_or_default(),
+            None => Vec::new(),
+        };
+        Ok(Self { backup: backup.to_owned(), sessions, events, replaces, replaced, revived, store })
     }
 
     /// Puts the backup in the place of the store. The former store is kept under another name, with the output of its turns.
@@ -366,39 +373,31 @@ impl Restore {
             // Of an earlier restore that was killed in its last step.
             health::forget_restored(&self.store)?;
         }
-        let suffix = unused(&self.store);
-        let kept = with_suffix(&self.store, &suffix);
+        let folders = &layout.folders;
+        let suffix = unused(&self.store, folders);
+        let kept = kept_as(&self.store, folders, &suffix);
         let at = |path: &Path| {
             let path = path.to_owned();
             move |error: io::Error| Error::file(&path, &error)
         };
-        let mut is_copy = false;
-        if self.replaces {
-            match health::back_up(&self.store, &kept, ExistingCopy::Keep, progress) {
-                Ok(()) => is_copy = true,
-                // It cannot be used, so there is no other way to keep it.
-                Err(
-                    StoreError::Corrupt { .. }
-                    | StoreError::NotAStore { .. }
-                    | StoreError::UnknownDefinition { .. }
-                    | StoreError::Newer { .. },
-                ) => set_aside(&layout, &kept).map_err(at(&self.store))?,
-                Err(error) => return Err(error.into()),
-            }
-        }
-        let folders = &layout.folders;
-        let staged = staged(folders);
         make_folder_of(&self.store)?;
+        // The output first, which takes long: a turn that is stored meanwhile is in the copy of the store then.
+        let staged = staged(folders);
         if is_unfinished(folders) {
             // Of a store that cannot be read.
             fs::remove_dir_all(&staged).map_err(at(&staged))?;
         }
-        let held = Folder::open_or_create(&staged).and_then(|folder| folder.hold(LOCK_TIMEOUT));
-        let held = held.map_err(at(&staged))?;
+        let folder = Folder::open_or_create(&staged).map_err(at(&staged))?;
+        let held = folder.clone().hold(LOCK_TIMEOUT).map_err(at(&staged))?;
+        if !folder.names().map_err(at(&staged))?.is_empty() {
+            return Err(Error::new("exists", format!("{} is none of azureal's folders", shown(&staged)))
+                .with_hint("move it away; nothing was changed"));
+        }
+        folder.mark().map_err(at(&staged))?;
         let backed_up = StoreLayout::of(&self.backup).folders.originals;
         let restored = copy_originals(&backed_up, &staged, &ALL, progress)
             .map_err(at(&staged))
-            .and_then(|()| Ok(health::restore(&self.backup, &self.store, &suffix, progress)?));
+            .and_then(|()| self.replace(&layout, &kept, &suffix, progress));
         if let Err(error) = restored {
             // It may have failed after the store had its new content.
             let is_unchanged = match health::restored(&self.store) {
@@ -407,9 +406,6 @@ impl Restore {
             };
             if is_unchanged {
                 drop(fs::remove_dir_all(&staged));
-            }
-            if is_unchanged && is_copy {
-                drop(fs::remove_file(&kept));
             }
             return Err(error);
         }
@@ -421,6 +417,31 @@ impl Restore {
         }
         Ok(Restored { kept: self.replaces.then_some(kept) })
     }
+
+    /// Replaces the store, and keeps what it was.
+    fn replace(
+        &self,
+        layout: &StoreLayout,
+        kept: &Path,
+        suffix: &str,
+        progress: Progress<'_>,
+    ) -> Result<(), Error> {
+        let mut restoring = health::restoring(&self.backup, &self.store, suffix, progress)?;
+        match restoring.replace(kept, progress) {
+            // It cannot be used, so there is no other way to keep it.
+            Err(
+                StoreError::Corrupt { .. }
+                | StoreError::NotAStore { .. }
+                | StoreError::UnknownDefinition { .. }
+                | StoreError::Newer { .. },
+            ) => {
+                set_aside(layout, kept).map_err(|error| Error::file(&self.store, &error))?;
+                restoring.replace(kept, progress)?;
+            }
+            replaced => drop(replaced?),
+        }
+        Ok(())
+    }
 }
 
 /// Returns the folder of the output of a backup, until the store has the content of the backup.
@@ -431,13 +452,16 @@ pub(crate) fn staged(folders: &StoreFolders) -> PathBuf {
 /// Returns whether a restore was killed before it was complete.
 pub(crate) fn is_unfinished(folders: &StoreFolders) -> bool {
     // A restore that runs holds the folder.
-    Folder::open(&staged(folders)).is_ok_and(|folder| folder.try_lock().is_ok())
+    Folder::open(&staged(folders)).is_ok_and(|folder| folder.is_marked() && folder.try_lock().is_ok())
 }
 
 /// Completes a restore that was killed, or removes what it has left if the store has its former content.
 pub(crate) fn finish_restore(file: &Path, folders: &StoreFolders) -> Result<(), Error> {
     let staged = staged(folders);
     let Ok(folder) = Folder::open(&staged) else { return Ok(()) };
+    if !folder.is_marked() {
+        return Ok(());
+    }
     let Ok(_held) = folder.try_lock() else { return Ok(()) };
     let note = match file.exists() {
         true => health::restored(file)?,
@@ -459,7 +483,7 @@ fn put_staged(
     progress: Progress<'_>,
 ) -> Result<(), Error> {
     let staged = staged(folders);
-    let kept = StoreFolders::of(&with_suffix(file, suffix), None).originals;
+    let kept = StoreFolders::of(&kept_as(file, folders, suffix), None).originals;
     for from in [Some(&folders.originals), folders.former_originals.as_ref()].into_iter().flatten() {
         move_originals(from, &kept, progress).map_err(|error| Error::file(&kept, &error))?;
     }
@@ -469,23 +493,36 @@ fn put_staged(
         copy_originals(&staged, &folders.originals, &ALL, progress).map_err(at)?;
         fs::remove_dir_all(&staged).map_err(at)?;
     }
+    Folder::open(&folders.originals).and_then(|folder| folder.remove_mark()).map_err(at)?;
     Ok(health::forget_restored(file)?)
 }
 
 /// Returns a suffix with which the name of the former store is free.
-fn unused(store: &Path) -> String {
+fn unused(store: &Path, folders: &StoreFolders) -> String {
     let time = now();
     let suffix = |number: usize| match number {
         0 => format!("{KEPT}{time}"),
         number => format!("{KEPT}{time}-{number}"),
     };
     let is_free = |suffix: &String| {
-        let path = with_suffix(store, suffix);
+        let path = kept_as(store, folders, suffix);
         [&path, &StoreFolders::of(&path, None).originals]
             .into_iter()
             .all(|path| fs::symlink_metadata(path).is_err())
     };
     (0..).map(suffix).find(is_free).unwrap_or_else(|| suffix(0))
+}
+
+/// Returns the file that the former store is kept in. In a git repository it is in the git directory: `git clean -fdx` deletes what lies
+/// in the worktree, and some of its sessions are nowhere else.
+fn kept_as(store: &Path, folders: &StoreFolders, suffix: &str) -> PathBuf {
+    let in_git = folders.second_name.as_deref().filter(|second| {
+        let device = |path: &Path| fs::metadata(path.parent()?).ok().map(|found| found.dev());
+        // A damaged store is renamed, and can be kept on its own file system only.
+        second.parent().is_some_and(|folder| rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_ok())
+            && device(second) == device(store)
+    });
+    with_suffix(in_git.unwrap_or(store), suffix)
 }
 
 /// Renames a file that cannot be read, with its companions.

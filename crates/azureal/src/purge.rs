@@ -126,15 +126,18 @@ impl Workspace {
         parts.filter(|part| !part.paths.is_empty()).collect()
     }
 
-    /// Returns what repairs and restores have kept beside the store.
+    /// Returns what repairs and restores have kept beside either name of the store.
     fn copies_beside(&self, own: &Path) -> Vec<PathBuf> {
         let Some(file) = self.file().and_then(|(file, _)| file.file_name()?.to_str()) else {
             return Vec::new();
         };
-        named(own, |name| {
+        let is_copy = |name: &str| {
             let rest = name.strip_prefix(file).unwrap_or_default();
             KEPT_BESIDE.iter().any(|kept| rest.starts_with(kept))
-        })
+        };
+        let second_name = self.file().and_then(|(_, folders)| folders.second_name.as_deref());
+        let in_git = second_name.and_then(Path::parent).map(|folder| named(folder, is_copy));
+        named(own, is_copy).into_iter().chain(in_git.unwrap_or_default()).collect()
     }
 
     /// Returns the stores that were set aside in the git directory. They may have copies of sessions.

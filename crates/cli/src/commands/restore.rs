@@ -3,6 +3,7 @@ use std::path::{Path, PathBuf};
 use azureal::Options;
 use azureal::backup::Restore;
 use azureal::error::shown;
+use azureal_core::{SessionId, visible_line};
 use serde_json::json;
 
 use crate::confirm::{Answer, ask};
@@ -13,8 +14,10 @@ use crate::spinner::Spinner;
 
 /// Put a backup back
 ///
-/// The store becomes what the backup is, in one transaction. What is there now is kept beside it as `<store>.before-restore-<time>`, with
-/// the output of its turns. It asks first; without a terminal, it needs `--yes`. While a turn runs, nothing is restored.
+/// The store becomes what the backup is, in one transaction. What is there now is kept as `sessions.azs.before-restore-<time>` in azureal's
+/// folder of the git directory, or beside the store, with the output of its turns. It asks first; without a terminal, it needs `--yes`. While
+/// a turn runs, nothing is restored. Sessions that were deleted since the backup come back, and are named first. No session number is
+/// given again.
 ///
 /// With `--store FILE` or in another project, the backup is restored there.
 #[derive(Debug, clap::Args)]
@@ -52,6 +55,7 @@ pub(crate) fn run(args: &Args, named: Option<&Path>, out: &mut Output) -> Result
             "store": restore.store.display().to_string(),
             "sessions": restore.sessions,
             "events": restore.events,
+            "revived": restore.revived.iter().map(|(id, _)| id.to_string()).collect::<Vec<_>>(),
             "kept": kept,
         }));
     }
@@ -62,19 +66,43 @@ pub(crate) fn run(args: &Args, named: Option<&Path>, out: &mut Output) -> Result
         counted(restore.events, "event")
     ))?;
     out.flush()?;
+    if args.yes && !restore.revived.is_empty() {
+        tell(&revived(&restore.revived));
+    }
     if let Some(kept) = &restored.kept {
         tell(&format!("what was there is kept: {}", shown(kept)));
     }
     Ok(())
 }
 
+/// The most revived sessions that are named.
+const MOST_NAMED: usize = 10;
+
+/// Names the sessions that come back.
+fn revived(deleted: &[(SessionId, String)]) -> String {
+    let name = |(id, name): &(SessionId, String)| match *name == id.to_string() || name.is_empty() {
+        true => id.to_string(),
+        false => format!("{id} {}", visible_line(name)),
+    };
+    let mut names: Vec<String> = deleted.iter().take(MOST_NAMED).map(name).collect();
+    if let Some(more) = deleted.len().checked_sub(MOST_NAMED).filter(|more| *more > 0) {
+        names.push(format!("{more} more"));
+    }
+    let verb = if deleted.len() == 1 { "was deleted since and comes" } else { "were deleted since and come" };
+    format!("{} {verb} back", names.join(", "))
+}
+
 fn confirm(restore: &Restore) -> Result<(), Failure> {
     let content =
         |(sessions, events)| format!("{} with {}", counted(sessions, "session"), counted(events, "event"));
     let there = match (restore.replaces, restore.replaced) {
-        (true, Some(replaced)) => format!("There are {} now, which are kept beside it.", content(replaced)),
-        (true, None) => "What is there now is kept beside it.".to_owned(),
+        (true, Some(replaced)) => format!("There are {} now, which are kept in a copy.", content(replaced)),
+        (true, None) => "What is there now is kept under another name.".to_owned(),
         (false, _) => "There is no store yet.".to_owned(),
+    };
+    let there = match restore.revived.as_slice() {
+        [] => there,
+        deleted => format!("{there} {}.", revived(deleted)),
     };
     let question = format!(
         "Restore {} to {}? {there} [y/N] ",

@@ -154,7 +154,8 @@ fn a_backup_is_restored_to_another_place_and_over_a_store_that_cannot_be_read() 
     for _ in 0..2 {
         assert_eq!(world.run(&["restore", path, "--yes"]).code, 0);
     }
-    let kept = fs::read_dir(world.path("p/.azureal")).unwrap().map(|entry| entry.unwrap().file_name());
+    // Where `git clean -fdx` does not delete it.
+    let kept = fs::read_dir(world.path("p/.git/azureal")).unwrap().map(|entry| entry.unwrap().file_name());
     let kept = kept.filter(|name| name.to_string_lossy().contains("before-restore"));
     assert_eq!(kept.count(), 4, "two files, two folders");
     // A new project.
@@ -193,7 +194,18 @@ fn a_restore_that_was_killed_is_completed_or_taken_back_by_the_next_command() {
         let copied =
             std::process::Command::new("cp").arg("-a").args([&backup_originals(&backup), &staged]).status();
         assert!(copied.unwrap().success());
+        // Only a folder with its mark is one of ours.
+        let inode = fs::metadata(&staged).unwrap().ino().to_string();
+        fs::write(staged.join(".azureal-temporary"), inode).unwrap();
     };
+    fs::create_dir_all(&staged).unwrap();
+    fs::set_permissions(&staged, fs::Permissions::from_mode(0o700)).unwrap();
+    fs::write(staged.join("notes"), "of the user").unwrap();
+    assert_eq!(content(&world, &[]), now);
+    let refused = world.run(&["restore", path, "--yes"]);
+    assert!(refused.code == 1 && refused.stderr.contains("is none of azureal's folders"), "{refused}");
+    assert_eq!(fs::read(staged.join("notes")).unwrap(), b"of the user");
+    fs::remove_dir_all(&staged).unwrap();
     stage();
     let found = world.run(&["doctor", "--json"]);
     assert_eq!(found.json()["findings"][0]["kind"], "interrupted_restore", "{found}");
@@ -214,7 +226,8 @@ fn a_restore_that_was_killed_is_completed_or_taken_back_by_the_next_command() {
     assert_eq!(content(&world, &[])[1..], before[1..]);
     assert_eq!(fs::metadata(world.store()).unwrap().ino(), identity);
     assert!(!staged.exists() && originals.exists());
-    let kept = world.path("p/.azureal/sessions.azs.before-restore-x.originals");
+    assert!(!originals.join(".azureal-temporary").exists());
+    let kept = world.path("p/.git/azureal/sessions.azs.before-restore-x.originals");
     let in_folders =
         fs::read_dir(&kept).unwrap().flat_map(|folder| fs::read_dir(folder.unwrap().path()).unwrap());
     assert_eq!(in_folders.count(), 3, "the output of the former store is kept");
@@ -316,6 +329,26 @@ fn damaged_sessions_on_redis_are_named() {
     server.command(&["HINCRBY", session, "messages", "1"]);
     let ran = run_on(&world, &store, &["doctor", "--json"]);
     assert_eq!((ran.code, &ran.json()["findings"][0]["kind"]), (1, &json!("counts")), "{ran}");
+}
+
+#[test]
+fn sessions_that_were_deleted_since_the_backup_are_named_and_come_back() {
+    let world = world();
+    let backup = world.path("backup.azs");
+    let path = backup.to_str().unwrap();
+    assert_eq!(world.run(&["backup", path]).code, 0);
+    assert_eq!(world.run(&["run", "-s", "later", "-a", "offline", "three"]).code, 0);
+    assert_eq!(world.run(&["rm", "S1", "S3", "--yes"]).code, 0);
+    let (code, shown) = answering(world.command(&["restore", path]), "n\n");
+    assert!(code == 130 && shown.contains("S1 imported was deleted since and comes back"), "{shown}");
+    let restored = world.run(&["restore", path, "--yes", "--json"]);
+    assert_eq!((restored.code, &restored.json()["revived"]), (0, &json!(["S1"])), "{restored}");
+    assert_eq!(world.run(&["show", "S1"]).code, 0);
+    // S3 is in the kept store, and no other session gets its number.
+    let next = world.run(&["run", "-s", "next", "-a", "offline", "four", "--json"]);
+    assert!(next.code == 0 && next.stdout.contains("S4") && !next.stdout.contains("S3"), "{next}");
+    let again = world.run(&["restore", path, "--yes"]);
+    assert!(again.code == 0 && !again.stderr.contains("comes back"), "{again}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use azureal_core::{
@@ -458,7 +458,10 @@ fn a_killed_copy_leaves_its_folder_to_the_next_one_and_nobody_else_can_look_into
         .env_clear()
         .env("TMPDIR", &temporary);
     let mut killed = command.stdout(Stdio::null()).spawn().unwrap();
-    wait_until("the copy of the file", || !folders().is_empty());
+    let is_marked = |folder: &PathBuf| {
+        fs::metadata(folder.join(".azureal-temporary")).is_ok_and(|marker| marker.len() > 0)
+    };
+    wait_until("the copy of the file", || folders().iter().any(is_marked));
     let mode = fs::metadata(&folders()[0]).unwrap().permissions().mode() & 0o777;
     killed.kill().unwrap();
     killed.wait().unwrap();
@@ -466,7 +469,7 @@ fn a_killed_copy_leaves_its_folder_to_the_next_one_and_nobody_else_can_look_into
     writer.execute_batch("ROLLBACK").unwrap();
     let mut next = world.command(&["copy", "--from", "a.azs", "--to", "b.azs"]);
     assert_eq!(world.ran(next.env("TMPDIR", &temporary).output().unwrap()).code, 0);
-    assert_eq!(folders(), [""; 0].map(std::path::PathBuf::from));
+    assert_eq!(folders(), [""; 0].map(PathBuf::from));
 }
 
 #[test]

@@ -202,9 +202,16 @@ pub(super) fn set_versions(connection: &Connection) -> rusqlite::Result<()> {
     set.execute(("schema_version", SCHEMA_VERSION.to_string()))?;
     set.execute(("azureal_format", FORMAT.to_string()))?;
     if store_id(connection)?.is_none() {
-        set.execute((STORE_ID, Uuid::new_v4().to_string()))?;
+        set_store_id(connection, Uuid::new_v4())?;
     }
     Ok(())
+}
+
+pub(super) fn set_store_id(connection: &Connection, id: Uuid) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)")?
+        .execute((STORE_ID, id.to_string()))
+        .map(drop)
 }
 
 /// The key of the id of a store.

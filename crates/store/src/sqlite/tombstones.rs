@@ -37,6 +37,22 @@ pub(super) fn revive(connection: &Connection, uuid: Uuid) -> rusqlite::Result<()
     set(connection, &Tombstone { revived_at: Some(later_than(seen)), ..tombstone })
 }
 
+/// Takes over a tombstone of the former content of a restored store, unless a later one is known. A session that the new content has
+/// comes back by that.
+pub(super) fn keep(connection: &Connection, former: &Tombstone) -> rusqlite::Result<()> {
+    let time = |tombstone: &Tombstone| {
+        tombstone.revived_at.clone().unwrap_or_default().max(tombstone.deleted_at.clone())
+    };
+    if get(connection, former.uuid)?.is_none_or(|known| time(&known) <= time(former)) {
+        set(connection, former)?;
+    }
+    let is_there = connection
+        .prepare_cached("SELECT 1 FROM sessions WHERE uuid = ?1")?
+        .exists([former.uuid.to_string()])?;
+    let is_deleted = get(connection, former.uuid)?.is_some_and(|now| now.revived_at.is_none());
+    if is_there && is_deleted { revive(connection, former.uuid) } else { Ok(()) }
+}
+
 /// Reads a page, in the order of the UUIDs.
 pub(super) fn list(
     connection: &Connection,
@@ -60,7 +76,7 @@ fn key(uuid: Uuid) -> String {
     format!("{PREFIX}{uuid}")
 }
 
-fn get(connection: &Connection, uuid: Uuid) -> rusqlite::Result<Option<Tombstone>> {
+pub(super) fn get(connection: &Connection, uuid: Uuid) -> rusqlite::Result<Option<Tombstone>> {
     let key = key(uuid);
     let value = connection
         .prepare_cached("SELECT substr(value, 1, 100) FROM meta WHERE key = ?1")?

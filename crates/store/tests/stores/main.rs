@@ -29,6 +29,8 @@ mod sqlite_file;
 mod sqlite_health;
 mod sqlite_hostile;
 #[cfg(feature = "sqlite")]
+mod sqlite_restore;
+#[cfg(feature = "sqlite")]
 mod sqlite_second_name;
 #[cfg(feature = "sqlite")]
 mod sqlite_together;

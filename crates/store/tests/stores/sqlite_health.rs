@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 use azureal_core::{Event, NewSession, NewTurn, Page, Seq, SessionId, SessionStore};
 use azureal_store::SqliteStore;
 use azureal_store::sqlite::health::{
-    ExistingCopy, Progress, Repaired, StoreProblem, back_up, forget_restored, inspect, name_again, names,
-    repair, restore, restored,
+    ExistingCopy, Progress, Repaired, StoreProblem, back_up, inspect, name_again, names, repair,
 };
 use azureal_store::sqlite::{SqliteOptions, rusqlite::Connection};
 use futures_executor::block_on;
@@ -574,31 +573,4 @@ fn a_copy_is_consistent_while_others_write() {
     back_up(&folder.store(), &copy(0), ExistingCopy::Replace, QUIET).unwrap();
     assert_eq!(fs::metadata(copy(0)).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(inspect(&copy(0), QUIET).unwrap().readable_events, u64::from(SESSIONS) * TURNS * 2 + 400);
-}
-
-#[test]
-fn a_restored_store_has_the_content_of_the_copy_for_processes_that_have_it_open() {
-    let folder = Folder::with_store();
-    let copy = folder.0.path().join("copy");
-    back_up(&folder.store(), &copy, ExistingCopy::Keep, QUIET).unwrap();
-    let before = fs::read(&copy).unwrap();
-    let expected = folder.events();
-    let open = SqliteStore::open(folder.store(), SqliteOptions::default()).unwrap();
-    block_on(open.delete(number(1))).unwrap();
-    block_on(open.append(number(2), NewTurn::verbatim([Event::user("gone")]))).unwrap();
-    restore(&copy, &folder.store(), "note", QUIET).unwrap();
-    assert_eq!(block_on(open.get(number(1))).unwrap().counts.events, TURNS * 2);
-    block_on(open.append(number(1), NewTurn::verbatim([Event::user("next")]))).unwrap();
-    drop(open);
-    assert_eq!(folder.events().len(), expected.len() + 1);
-    assert!(fs::read(&copy).unwrap() == before, "the copy is not changed");
-    assert_eq!(restored(&folder.store()).unwrap().as_deref(), Some("note"));
-    forget_restored(&folder.store()).unwrap();
-    assert_eq!(restored(&folder.store()).unwrap(), None);
-    // To a place where there is no store.
-    let other = Folder(tempfile::tempdir().unwrap());
-    restore(&copy, &other.store(), "note", QUIET).unwrap();
-    assert!(other.events() == expected);
-    assert_eq!(fs::metadata(other.store()).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(File::open(other.0.path()).map(|_| fs::read_dir(other.0.path()).unwrap().count()).unwrap(), 1);
 }

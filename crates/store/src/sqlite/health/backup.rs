@@ -6,22 +6,18 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use azureal_core::StoreError;
+use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
-use rusqlite::{Connection, OptionalExtension};
 
-use super::super::codec::Codec;
 use super::super::file::{StoreFile, publish, sync_folder};
 use super::super::folders::{COMPANIONS, with_suffix};
-use super::super::{connection, error, schema};
-use super::repair::upgrade;
+use super::super::{connection, error};
 use super::{Progress, check_structure, open_file};
 
 /// The number of pages that are copied under one lock: 16 MiB of pages of the usual size.
 const STEP: i32 = 4096;
 /// A copy begins again when another process writes. After so many times, the rest is copied under one lock.
 const MOST_RESTARTS: usize = 3;
-/// The key of the note of a restore.
-const RESTORED: &str = "restored";
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
 /// What happens to a file that has the name of the copy.
@@ -83,7 +79,7 @@ fn exists(path: &Path) -> StoreError {
     StoreError::Other { place: path.display().to_string(), source: source.into() }
 }
 
-fn write_copy(
+pub(super) fn write_copy(
     target: &StoreFile,
     source: &Connection,
     temporary: &Path,
@@ -101,7 +97,11 @@ fn write_copy(
     file.sync_all().map_err(io)
 }
 
-fn check_copy(target: &StoreFile, temporary: &Path, progress: Progress<'_>) -> Result<(), StoreError> {
+pub(super) fn check_copy(
+    target: &StoreFile,
+    temporary: &Path,
+    progress: Progress<'_>,
+) -> Result<(), StoreError> {
     let copy = connection::open(temporary)?;
     match check_structure(&copy, progress).join("; ") {
         why if !why.is_empty() => {
@@ -116,13 +116,38 @@ fn failure(code: i32) -> rusqlite::Error {
 }
 
 /// Copies all pages of a database into another one.
-fn copy_pages(from: &Connection, to: &mut Connection, progress: Progress<'_>) -> rusqlite::Result<()> {
+pub(super) fn copy_pages(
+    from: &Connection,
+    to: &mut Connection,
+    progress: Progress<'_>,
+) -> rusqlite::Result<()> {
+    copy_pages_if(from, to, || Ok(true), progress).map(drop)
+}
+
+/// Does so if a condition holds once the lock of the target is held, which it is until all pages are copied. Returns whether it held.
+pub(super) fn copy_pages_if(
+    from: &Connection,
+    to: &mut Connection,
+    condition: impl FnOnce() -> rusqlite::Result<bool>,
+    progress: Progress<'_>,
+) -> rusqlite::Result<bool> {
     let backup = Backup::new(from, to)?;
+    let busy_until = Instant::now() + connection::LOCK_TIMEOUT;
+    // A step without pages takes the locks.
+    while let StepResult::Busy | StepResult::Locked = backup.step(0)? {
+        if Instant::now() > busy_until {
+            return Err(failure(rusqlite::ffi::SQLITE_BUSY));
+        }
+        std::thread::sleep(BUSY_PAUSE);
+    }
+    if !condition()? {
+        return Ok(false);
+    }
     let (mut restarts, mut busy_since, mut left) = (0, None, i32::MAX);
     loop {
         let pages = if restarts < MOST_RESTARTS { STEP } else { -1 };
         match backup.step(pages)? {
-            StepResult::Done => return Ok(()),
+            StepResult::Done => return Ok(true),
             StepResult::Busy | StepResult::Locked => {
                 let since: &mut Instant = busy_since.get_or_insert_with(Instant::now);
                 if since.elapsed() > connection::LOCK_TIMEOUT {
@@ -143,72 +168,4 @@ fn copy_pages(from: &Connection, to: &mut Connection, progress: Progress<'_>) ->
             return Err(failure(rusqlite::ffi::SQLITE_INTERRUPT));
         }
     }
-}
-
-/// Replaces the content of a store by that of a copy, in one transaction. The file keeps its names, and processes that have it open
-/// continue with the new content.
-///
-/// The copy itself is not changed: an older one is upgraded on the way. The same transaction notes what the caller does next, for
-/// [`restored`].
-pub fn restore(copy: &Path, store: &Path, note: &str, progress: Progress<'_>) -> Result<(), StoreError> {
-    let target = StoreFile::new(store.to_owned(), None);
-    target.make_folder()?;
-    target.remove_leftovers();
-    let (temporary, file) = target.create_unfinished().map_err(|error| error::from_io(store, error))?;
-    let done = write_copy(&target, &open_file(copy)?.0, &temporary, &file, progress)
-        .and_then(|()| restore_by(&target, store, &temporary, note, progress));
-    for suffix in [""].iter().chain(&COMPANIONS) {
-        drop(fs::remove_file(with_suffix(&temporary, suffix)));
-    }
-    done
-}
-
-fn restore_by(
-    target: &StoreFile,
-    store: &Path,
-    temporary: &Path,
-    note: &str,
-    progress: Progress<'_>,
-) -> Result<(), StoreError> {
-    check_copy(target, temporary, progress)?;
-    let sqlite = |error| error::from_sqlite(store, error);
-    let mut codec = Codec::new().map_err(|error| error::from_io(store, error))?;
-    let mut new = connection::open(temporary)?;
-    let columns = schema::prepare(temporary, &new)?;
-    upgrade(temporary, &mut new, columns, &mut codec).map_err(|fault| fault.at(store))?;
-    new.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)", [RESTORED, note])
-        .map_err(sqlite)?;
-    if !target.exists() {
-        connection::close(new).map_err(sqlite)?;
-        fs::File::open(temporary)
-            .and_then(|file| file.sync_all())
-            .map_err(|error| error::from_io(store, error))?;
-        if publish(temporary, store).map_err(|error| error::from_io(store, error))? {
-            return Ok(());
-        }
-        new = connection::open(temporary)?;
-    }
-    target.check_companions()?;
-    let mut old = connection::open(&target.real_path()?)?;
-    copy_pages(&new, &mut old, progress).map_err(sqlite)?;
-    connection::close(old).map_err(sqlite)
-}
-
-/// Returns the note of a restore whose caller has not removed it yet.
-pub fn restored(store: &Path) -> Result<Option<String>, StoreError> {
-    let (connection, _) = open_file(store)?;
-    let note = connection
-        .query_row("SELECT value FROM meta WHERE key = ?1", [RESTORED], |row| row.get(0))
-        .optional()
-        .map_err(|error| error::from_sqlite(store, error))?;
-    drop(connection::close(connection));
-    Ok(note)
-}
-
-/// Removes the note of a restore.
-pub fn forget_restored(store: &Path) -> Result<(), StoreError> {
-    let sqlite = |error| error::from_sqlite(store, error);
-    let (connection, _) = open_file(store)?;
-    connection.execute("DELETE FROM meta WHERE key = ?1", [RESTORED]).map_err(sqlite)?;
-    connection::close(connection).map_err(sqlite)
 }

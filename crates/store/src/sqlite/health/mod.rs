@@ -10,6 +10,7 @@ mod names;
 mod pages;
 mod problem;
 mod repair;
+mod restore;
 mod rows;
 mod salvage;
 mod set_aside;
@@ -30,9 +31,10 @@ use super::schema::{self, SessionColumns};
 use super::{connection, error, notice};
 
 pub use crate::originals::{OriginalProblem, inspect_originals, original_of};
-pub use backup::{ExistingCopy, back_up, forget_restored, restore, restored};
+pub use backup::{ExistingCopy, back_up};
 pub use names::{NameState, damage_of_second, name_again, names};
 pub use problem::StoreProblem;
+pub use restore::{Restoring, deleted_since, forget_restored, restored, restoring};
 pub use rows::CheckedSession;
 
 use salvage::Table;
