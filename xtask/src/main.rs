@@ -35,7 +35,7 @@ tidy         only the rules about the repository itself, which are part of the t
 conformance  run what every store promises on every store, and make docs/conformance.md of it
 agents       install the real coding agents that some tests run, from npm into target/agents; `test` does it too
 repeat       run the tests of a package so many times, beside so many processes that compute
-privileged   checks that need root, such as loop devices: all of them, or one. No other command runs them";
+privileged   checks that need root, such as loop devices and network namespaces: all of them, or one. No other command runs them";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -4,6 +4,7 @@
 
 mod case;
 mod power_loss;
+mod servers;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -18,7 +19,7 @@ struct Check {
     run: fn() -> Result<()>,
 }
 
-const CHECKS: [Check; 2] = [
+const CHECKS: [Check; 3] = [
     Check {
         name: "case",
         about: "snapshots and undos where names that differ by case are one file",
@@ -28,6 +29,11 @@ const CHECKS: [Check; 2] = [
         name: "power-loss",
         about: "turns on ext4, xfs and btrfs, whose disk is copied when azureal has answered, can be undone",
         run: power_loss::run,
+    },
+    Check {
+        name: "servers",
+        about: "two PostgreSQL hosts and a machine in network namespaces: a silent host, a failover, an outage",
+        run: servers::run,
     },
 ];
 
