@@ -244,7 +244,8 @@ impl Driver {
                 // On a thread of its own: the store may be locked or away, and cancels are heard meanwhile.
                 let noting = thread::spawn(move || {
                     // Only an aid for recovery; the turn continues without it.
-                    if let Err(error) = block_on(engine.store.note_run(session, Some(&engine.note_of(&name)))) {
+                    if let Err(error) = block_on(engine.store.note_run(session, Some(&engine.note_of(&name))))
+                    {
                         drop(poster.send(Posted::Event(TurnEvent::Notice(error.to_string()))));
                     }
                 });

@@ -88,7 +88,16 @@ impl Worktree {
         let git = git.with("GIT_CONFIG_VALUE_0", ignores_case);
         let user_git = Git::of_user(program, &places.root).with("GIT_DIR", &places.git_dir);
         let is_checked = Arc::default();
-        Ok(Some(Self { places, git, user_git, user_excludes, home, time: TIME, is_of_undo: false, is_checked }))
+        Ok(Some(Self {
+            places,
+            git,
+            user_git,
+            user_excludes,
+            home,
+            time: TIME,
+            is_of_undo: false,
+            is_checked,
+        }))
     }
 
     /// Returns the same worktree, to compare the snapshots before and after an undo, or to take the undo back. The undo itself wrote
