@@ -11,8 +11,12 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::root;
 
-/// The namespaces: two hosts, the machine, and a host that drops packets. The place is the last part of the address.
-const NAMES: [&str; 4] = ["azureal-first", "azureal-second", "azureal-machine", "azureal-silent"];
+const FIRST: &str = "azureal-first";
+const SECOND: &str = "azureal-second";
+const MACHINE: &str = "azureal-machine";
+const SILENT: &str = "azureal-silent";
+/// The namespaces, in the order of their addresses: two hosts, the machine, and a host that drops packets.
+const NAMES: [&str; 4] = [FIRST, SECOND, MACHINE, SILENT];
 const BRIDGE: &str = "azureal-br";
 const NETWORK: &str = "10.213.77";
 const USER: &str = "postgres";
@@ -43,38 +47,30 @@ pub(super) fn run() -> Result<()> {
     };
 
     let beside_silent = url(&format!("{},{}", at(4), at(1)));
-    for command in [&["run", "-a", "offline", "Hello"][..], &["list"]] {
+    for (name, command) in [("run", &["run", "-a", "offline", "Hello"][..]), ("list", &["list"])] {
         let began = Instant::now();
         network.azureal(&beside_silent, command)?;
         let took = began.elapsed();
-        println!("  {} beside a silent host: {:.1} s", command[0], took.as_secs_f64());
-        ensure!(took <= LONGEST, "`{}` took {took:?}", command[0]);
+        println!("  {name} beside a silent host: {:.1} s", took.as_secs_f64());
+        ensure!(took <= LONGEST, "`{name}` took {took:?}");
     }
 
     let both = url(&format!("{},{}", at(1), at(2)));
     let turn = network.begin(&both)?;
-    network.set_link(0, "down")?;
-    network.postgres(1, &["pg_ctl", "-w", "-D", "second", "promote"])?;
+    network.set_link(FIRST, "down")?;
+    network.postgres(SECOND, &["pg_ctl", "-w", "-D", "second", "promote"])?;
     let (ended, took) = network.end(turn)?;
     println!("  a failover in the middle of a turn: stored after {:.1} s", took.as_secs_f64());
     ensure!(ended.status.success(), "{}", text(&ended));
     ensure!(network.answers(&both)? == 1, "the turn of the failover is not stored once");
 
     let turn = network.begin(&url(&at(2)))?;
-    network.set_link(1, "down")?;
+    network.set_link(SECOND, "down")?;
     let (ended, took) = network.end(turn)?;
     println!("  an outage at the end of a turn: given up after {:.1} s", took.as_secs_f64());
     ensure!(!ended.status.success(), "{}", text(&ended));
-    network.set_link(1, "up")?;
-    done(Command::new("ip").args([
-        "-n",
-        NAMES[1],
-        "addr",
-        "add",
-        &format!("{NETWORK}.22/24"),
-        "dev",
-        "eth0",
-    ]))?;
+    network.set_link(SECOND, "up")?;
+    done(Command::new("ip").args(["-n", SECOND, "addr", "add", &format!("{NETWORK}.22/24"), "dev", "eth0"]))?;
     let renamed = url(&at(22));
     let said = network.azureal(&renamed, &["list"])?;
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
@@ -94,8 +90,8 @@ struct Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        for (place, data) in [(0, "first"), (1, "second")] {
-            drop(self.postgres(place, &["pg_ctl", "-D", data, "-m", "immediate", "stop"]));
+        for (host, data) in [(FIRST, "first"), (SECOND, "second")] {
+            drop(self.postgres(host, &["pg_ctl", "-D", data, "-m", "immediate", "stop"]));
         }
         for name in NAMES {
             drop(Command::new("ip").args(["netns", "del", name]).stderr(Stdio::null()).status());
@@ -115,11 +111,11 @@ impl Network {
             ip(&format!("link add azureal-v{place} type veth peer name eth0 netns {name}"))?;
             ip(&format!("link set azureal-v{place} master {BRIDGE} up"))?;
             ip(&format!("-n {name} addr add {NETWORK}.{}/24 dev eth0", place + 1))?;
-            self.set_link(place, "up")?;
+            self.set_link(name, "up")?;
             ip(&format!("-n {name} link set lo up"))?;
         }
         // It takes what the machine sends, and no answer leaves it.
-        ip(&format!("-n {} route add blackhole {NETWORK}.3/32", NAMES[3]))?;
+        ip(&format!("-n {SILENT} route add blackhole {NETWORK}.3/32"))?;
 
         for folder in ["", "home/bin", "project"] {
             fs::create_dir_all(self.folder.join(folder))?;
@@ -131,7 +127,7 @@ impl Network {
         done(Command::new("git").args(["init", "--quiet"]).arg(self.folder.join("project")))?;
         fs::write(self.folder.join("password"), "pw")?;
         let init = ["initdb", "-N", "--no-locale", "-E", "UTF8", "-A", "scram-sha-256", "-U", "tester"];
-        self.postgres(0, &[&init[..], &["--pwfile", "password", "-D", "first"]].concat())?;
+        self.postgres(FIRST, &[&init[..], &["--pwfile", "password", "-D", "first"]].concat())?;
         let access = format!(
             "\nhost all all {NETWORK}.0/24 scram-sha-256\nhost replication all {NETWORK}.0/24 scram-sha-256\n"
         );
@@ -139,36 +135,36 @@ impl Network {
         fs::write(&rules, fs::read_to_string(&rules)? + &access)?;
         // Both hosts have one file system, so no sockets in it.
         let options = "-c listen_addresses=* -c unix_socket_directories= -c fsync=off";
-        let start = |place, data| {
+        let start = |host: &str, data| {
             self.postgres(
-                place,
+                host,
                 &["pg_ctl", "-w", "-D", data, "-l", &format!("{data}.log"), "-o", options, "start"],
             )
         };
-        start(0, "first")?;
+        start(FIRST, "first")?;
         let first = format!("host={NETWORK}.1 user=tester password=pw");
-        self.postgres(1, &["pg_basebackup", "-d", &first, "-D", "second", "-R", "-X", "stream"])?;
-        start(1, "second")
+        self.postgres(SECOND, &["pg_basebackup", "-d", &first, "-D", "second", "-R", "-X", "stream"])?;
+        start(SECOND, "second")
     }
 
     /// Runs a program of PostgreSQL on a host.
-    fn postgres(&self, place: usize, command: &[&str]) -> Result<()> {
+    fn postgres(&self, host: &str, command: &[&str]) -> Result<()> {
         let (program, arguments) = command.split_first().context("a program")?;
         let mut run = Command::new("ip");
-        run.args(["netns", "exec", NAMES[place], "runuser", "-u", USER, "--"]);
+        run.args(["netns", "exec", host, "runuser", "-u", USER, "--"]);
         run.arg(self.bin.join(program)).args(arguments).current_dir(&self.folder);
         // A server that is started would keep a pipe open.
         done(run.stdout(Stdio::null()))
     }
 
-    fn set_link(&self, place: usize, state: &str) -> Result<()> {
-        done(Command::new("ip").args(["-n", NAMES[place], "link", "set", "eth0", state]))
+    fn set_link(&self, host: &str, state: &str) -> Result<()> {
+        done(Command::new("ip").args(["-n", host, "link", "set", "eth0", state]))
     }
 
     /// Prepares azureal on the machine, whose home and user are like those of many machines.
     fn command(&self, store: &str, arguments: &[&str]) -> Result<Command> {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", NAMES[2]]).arg(root()?.join("target/debug/azureal"));
+        command.args(["netns", "exec", MACHINE]).arg(root()?.join("target/debug/azureal"));
         command.args(arguments).current_dir(self.folder.join("project")).env_clear();
         let home = self.folder.join("home");
         command.env("PATH", format!("{}:/usr/bin:/bin", home.join("bin").display())).env("HOME", home);
