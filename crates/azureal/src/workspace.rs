@@ -33,6 +33,9 @@ use crate::recall::RecallService;
 use crate::server_folder::{self, ServerFolder, WaitingTurns};
 use crate::server_store;
 
+/// The folder of what interfaces keep, in the user's folder for state.
+const DESK: &str = "desk";
+
 /// An opened project: its configuration is found and its store open.
 pub struct Workspace {
     /// The store.
@@ -458,10 +461,17 @@ impl Workspace {
         Some(path)
     }
 
-    /// Returns the file in which interfaces keep what the user has typed, outside of the project; `None` for a store in memory, or if
-    /// the user has no folder for it.
-    pub(crate) fn state_file(&self) -> Option<PathBuf> {
-        self.state_path("desk", ".json")
+    /// Returns the folder in which interfaces keep what the user has typed, outside of the project; `None` for a store in memory, or
+    /// if the user has no folder for it.
+    pub(crate) fn desk_folder(&self) -> Option<PathBuf> {
+        self.identity_by_place()?;
+        Some(self.environment.state()?.join(DESK))
+    }
+
+    /// Returns the file there that is this store's. It may get another name when the store gets its id, so it is to be called with the
+    /// folder locked, each time.
+    pub(crate) fn desk_file(&self) -> Option<PathBuf> {
+        self.state_path(DESK, ".json")
     }
 
     /// Returns the folder of the search indexes: beside a store in a file, in the user's cache for one on a server. `None` for a store in

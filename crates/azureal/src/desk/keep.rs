@@ -3,7 +3,7 @@
 //! Several interfaces may have one store. Each applies its own changes to what is in the file, under a lock, so that none overwrites the
 //! drafts of another.
 //!
-//! Queued prompts go out by themselves, so each belongs to one interface: the one that holds the lock of the file `<store>.owner-<name>`. The
+//! Queued prompts go out by themselves, so each belongs to one interface: the one that holds the lock of the file `owner-<name>`. The
 //! system frees that lock when the interface ends or dies. Then the next interface that opens the session takes its queue.
 
 use std::ffi::{OsStr, OsString};
@@ -23,13 +23,14 @@ use super::kept::KeptFile;
 use super::outbox::Outbox;
 use super::{Kept, News, Offer};
 use crate::error::shown;
+use crate::workspace::Workspace;
 
 /// The shortest time between two writes.
 const PACE: Duration = Duration::from_millis(500);
 /// The time for another interface to write.
 const LOCK_TIME: Duration = Duration::from_secs(2);
-/// What is between the name of the store and that of an interface in the name of the interface's file.
-const OWNER: &str = ".owner-";
+/// The beginning of the name of an interface's own file. The name of the store is not in it: that changes when the store gets its id.
+const OWNER: &str = "owner-";
 /// How long a turn waits until what was typed is written without its prompt.
 const FLUSH_TIME: Duration = Duration::from_secs(3);
 /// The largest file that is read: drafts, queues and history, with every character escaped.
@@ -38,7 +39,8 @@ const LARGEST: u64 = 384 << 20;
 /// Writes what an interface keeps, on a thread of its own.
 pub(super) struct Keep {
     /// `None` if nothing is kept: the store is in memory, or the user has no folder for it.
-    file: Option<PathBuf>,
+    folder: Option<PathBuf>,
+    workspace: Arc<Workspace>,
     outbox: Arc<Outbox>,
     /// The name of this interface as the owner of its queue.
     owner: String,
@@ -71,10 +73,11 @@ struct State {
 }
 
 impl Keep {
-    pub(super) fn new(file: Option<PathBuf>, outbox: Arc<Outbox>) -> Arc<Self> {
+    pub(super) fn new(workspace: Arc<Workspace>, outbox: Arc<Outbox>) -> Arc<Self> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let owner = format!("{}-{}", std::process::id(), now.as_nanos());
-        Arc::new(Self { file, outbox, owner, state: Mutex::default(), changed: Condvar::new() })
+        let folder = workspace.desk_folder();
+        Arc::new(Self { folder, workspace, outbox, owner, state: Mutex::default(), changed: Condvar::new() })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -83,7 +86,10 @@ impl Keep {
 
     /// Reads what was kept, and what the user should know about that. A damaged file is set aside.
     pub(super) fn restore(&self) -> (Kept, Option<String>) {
-        let Some((folder, name)) = self.open(false).ok().flatten() else { return (Kept::default(), None) };
+        let Some(folder) = self.open(false).ok().flatten() else { return (Kept::default(), None) };
+        // What is there is read in any case: another interface that holds the lock replaces the file as a whole.
+        let lock = folder.lock(LOCK_TIME);
+        let Some(name) = self.name() else { return (Kept::default(), None) };
         let (kept, notice) = match read(&folder, &name) {
             Ok(file) => (file.unwrap_or_default().kept, None),
             Err(error) => {
@@ -93,13 +99,14 @@ impl Keep {
                 (Kept::default(), Some(format!("drafts and history in {path} cannot be read: {error}{kept}")))
             }
         };
+        drop(lock);
         self.lock().written.clone_from(&kept);
         (kept, notice)
     }
 
     /// Takes what is to be kept from now on. It is written within a second.
     pub(super) fn put(self: &Arc<Self>, mut kept: Kept) {
-        if self.file.is_none() {
+        if self.folder.is_none() {
             return;
         }
         let mut state = self.lock();
@@ -179,24 +186,25 @@ impl Keep {
     }
 
     fn try_take_queue(&self, key: &str) -> io::Result<Vec<String>> {
-        let Some((folder, name)) = self.open(false)? else { return Ok(Vec::new()) };
+        let Some(folder) = self.open(false)? else { return Ok(Vec::new()) };
         let _lock = folder.lock(LOCK_TIME)?;
+        let Some(name) = self.name() else { return Ok(Vec::new()) };
         let Some(mut file) = read(&folder, &name)? else { return Ok(Vec::new()) };
-        let has_ended = |owner: &str| has_ended(&folder, &owner_file(&name, owner));
+        let has_ended = |owner: &str| has_ended(&folder, &owner_file(owner));
         let taken = file.take_queue(&self.owner, key, has_ended);
         if !taken.is_empty() {
-            self.own_queue(&folder, &name)?;
+            self.own_queue(&folder)?;
             write(&folder, &name, &file, true)?;
         }
-        remove_ended(&folder, &name, &file)?;
+        remove_ended(&folder)?;
         Ok(taken)
     }
 
     /// Locks the file that says that this interface runs, and creates it if there is none.
-    fn own_queue(&self, folder: &Folder, name: &OsStr) -> io::Result<()> {
+    fn own_queue(&self, folder: &Folder) -> io::Result<()> {
         let mut state = self.lock();
         if state.owner_lock.is_none() {
-            let file = folder.create_file(&owner_file(name, &self.owner), OFlags::RDONLY)?;
+            let file = folder.create_file(&owner_file(&self.owner), OFlags::RDONLY)?;
             file.try_lock()?;
             state.owner_lock = Some(file);
         }
@@ -242,7 +250,7 @@ impl Keep {
                 state.written = written;
                 state.pending.get_or_insert(kept);
                 if !std::mem::replace(&mut state.is_told, true) {
-                    let path = self.file.as_deref().map(shown).unwrap_or_default();
+                    let path = self.folder.as_deref().map(shown).unwrap_or_default();
                     let notice = format!("what you type is not kept for the next time: {path}: {error}");
                     self.outbox.send(News::Notice(notice));
                 }
@@ -254,8 +262,9 @@ impl Keep {
 
     /// Applies the changes of this interface to the file.
     fn store(&self, before: &Kept, after: &Kept) -> io::Result<()> {
-        let Some((folder, name)) = self.open(true)? else { return Ok(()) };
+        let Some(folder) = self.open(true)? else { return Ok(()) };
         let _lock = folder.lock(LOCK_TIME)?;
+        let Some(name) = self.name() else { return Ok(()) };
         let mut file = match read(&folder, &name) {
             Ok(file) => file.unwrap_or_default(),
             Err(_) => {
@@ -265,15 +274,14 @@ impl Keep {
         };
         let is_queue_changed = file.merge(&self.owner, before, after);
         if file.has_queue_of(&self.owner) {
-            self.own_queue(&folder, &name)?;
+            self.own_queue(&folder)?;
         }
         write(&folder, &name, &file, is_queue_changed)
     }
 
-    /// Opens the folder, and returns it with the name of the file; `None` if there is none.
-    fn open(&self, creates: bool) -> io::Result<Option<(Folder, OsString)>> {
-        let Some(file) = &self.file else { return Ok(None) };
-        let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else { return Ok(None) };
+    /// Opens the folder; `None` if there is none.
+    fn open(&self, creates: bool) -> io::Result<Option<Folder>> {
+        let Some(folder) = &self.folder else { return Ok(None) };
         let opened = match creates {
             true => {
                 if let Some(above) = folder.parent() {
@@ -284,10 +292,15 @@ impl Keep {
             false => Folder::open(folder),
         };
         match opened {
-            Ok(folder) => Ok(Some((folder, name.to_owned()))),
+            Ok(folder) => Ok(Some(folder)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Returns the name of the file. To be called with the folder locked.
+    fn name(&self) -> Option<OsString> {
+        self.workspace.desk_file()?.file_name().map(OsStr::to_owned)
     }
 }
 
@@ -298,10 +311,8 @@ impl Offer {
 }
 
 /// Returns the name of the file that an interface has locked.
-fn owner_file(name: &OsStr, owner: &str) -> OsString {
-    let mut file = name.to_owned();
-    file.push(format!("{OWNER}{owner}"));
-    file
+fn owner_file(owner: &str) -> OsString {
+    format!("{OWNER}{owner}").into()
 }
 
 /// Returns whether the interface that has locked this file has ended.
@@ -312,12 +323,10 @@ fn has_ended(folder: &Folder, owner: &OsStr) -> bool {
     }
 }
 
-/// Removes the files of interfaces that have ended without a queue. To be called with the folder locked.
-fn remove_ended(folder: &Folder, name: &OsStr, content: &KeptFile) -> io::Result<()> {
+/// Removes the files of interfaces that have ended: one without its file has ended too. To be called with the folder locked.
+fn remove_ended(folder: &Folder) -> io::Result<()> {
     for file in folder.names()? {
-        let owner = file.to_str().zip(name.to_str()).and_then(|(file, name)| file.strip_prefix(name));
-        let Some(owner) = owner.and_then(|rest| rest.strip_prefix(OWNER)) else { continue };
-        if !content.has_queue_of(owner) && has_ended(folder, &file) {
+        if file.to_str().is_some_and(|file| file.starts_with(OWNER)) && has_ended(folder, &file) {
             folder.remove(&file)?;
         }
     }

@@ -43,7 +43,7 @@ impl Shared {
     ) -> Self {
         let outbox = Arc::new(Outbox::new(send));
         Self {
-            keep: Keep::new(workspace.state_file(), Arc::clone(&outbox)),
+            keep: Keep::new(Arc::clone(&workspace), Arc::clone(&outbox)),
             workspace,
             outbox,
             turns: RunningTurns::default(),
