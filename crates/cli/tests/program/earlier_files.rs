@@ -108,9 +108,9 @@ fn cells(store: &Path, sessions: &str, compactions: &str) -> Vec<Vec<Cell>> {
     let mut all = Vec::new();
     for sql in [
         format!("SELECT {sessions} FROM sessions ORDER BY id"),
-        "SELECT * FROM events ORDER BY id".to_owned(),
+        "SELECT id, session_id, seq, kind, data, char_len FROM events ORDER BY id".to_owned(),
         format!("SELECT {compactions} FROM compactions ORDER BY id"),
-        "SELECT * FROM meta WHERE key <> 'azureal_format' ORDER BY key".to_owned(),
+        "SELECT * FROM meta WHERE key NOT IN ('azureal_format', 'store_uuid') ORDER BY key".to_owned(),
     ] {
         let mut statement = connection.prepare(&sql).unwrap();
         let count = statement.column_count();
