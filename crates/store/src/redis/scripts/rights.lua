@@ -3,7 +3,7 @@
 -- is refused for its keys: so commands are asked for before anything else, and keys need not be. It is given one key, that
 -- of the project: from whoever has not said who they are, a server takes nothing longer.
 for command in string.gmatch([[
-  COPY EXEC EXISTS GET HDEL HGET HGETALL HINCRBY HKEYS HMGET HSET MULTI RENAME SET TIME UNLINK XADD XDEL XSETID ZADD
+  COPY EXEC EXISTS HDEL HGET HGETALL HINCRBY HKEYS HMGET HSET MULTI RENAME TIME UNLINK XADD XDEL XSETID ZADD
   ZRANGEBYLEX ZRANGEBYSCORE ZREM ZREMRANGEBYSCORE ZSCORE
 ]], '%u+') do
   -- Neither a server that cannot say (before 7.0) nor one that has no such command denies it.
