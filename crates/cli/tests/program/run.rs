@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -781,11 +781,14 @@ fn an_ephemeral_turn_writes_no_prompt_down() {
     fake_claude(&world, look);
     let temporary = world.path("tmp");
     fs::create_dir(&temporary).unwrap();
-    // One that was left by somebody who was killed, and one that is none of ours.
-    for (name, mode) in [("azureal-999999-left", 0o700), ("azureal-999999-open", 0o755)] {
+    // One of a killed azureal, which has its mark, and one of the user.
+    for name in ["azureal-999999-left", "azureal-999999-mine"] {
         fs::create_dir(temporary.join(name)).unwrap();
-        fs::set_permissions(temporary.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        fs::set_permissions(temporary.join(name), fs::Permissions::from_mode(0o700)).unwrap();
     }
+    let abandoned = temporary.join("azureal-999999-left");
+    let inode = fs::metadata(&abandoned).unwrap().ino().to_string();
+    fs::write(abandoned.join(".azureal-temporary"), inode).unwrap();
     let mut run = world.with_programs(&["run", "--ephemeral", "My secret"]);
     let ran = world.ran(run.env("TMPDIR", &temporary).output().unwrap());
     assert_eq!(ran.code, 0, "{ran}");
@@ -794,7 +797,7 @@ fn an_ephemeral_turn_writes_no_prompt_down() {
     let mut left: Vec<_> =
         fs::read_dir(&temporary).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
-    assert_eq!(left, ["azureal-999999-open", "seen"]);
+    assert_eq!(left, ["azureal-999999-mine", "seen"]);
 }
 
 /// Returns the prompts of a session.
