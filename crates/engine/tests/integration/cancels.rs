@@ -7,7 +7,8 @@ use std::time::Duration;
 use azureal_core::event::Outcome;
 use azureal_core::{Event, NewSession, SessionId};
 use azureal_engine::{
-    CancelResult, SpooledRun, SpooledTurn, Spools, TurnError, TurnEvent, TurnOptions, cancel_running,
+    CancelResult, FoundSpool, SpooledRun, SpooledTurn, Spools, TurnError, TurnEvent, TurnOptions,
+    cancel_running,
 };
 use azureal_testkit::{thorough, until};
 use futures_executor::block_on;
@@ -89,6 +90,12 @@ fn leave_a_turn_of_another_session(project: &Project, run: &str) {
     let spool = project.spools.begin(turn).unwrap();
     let line = Event::assistant("before").to_json() + "\n";
     std::io::Write::write_all(&mut spool.output().unwrap(), line.repeat(2_000).as_bytes()).unwrap();
+    drop(spool);
+    // A process that another round is starting has the lock of the header too, until its program runs.
+    until("it has no owner", || {
+        let found = project.spools.find().unwrap();
+        found.iter().any(|found| matches!(found, FoundSpool::Orphan(_))).then_some(())
+    });
 }
 
 /// About how many milliseconds a turn takes without a cancel, of each kind.
