@@ -26,7 +26,7 @@ const ROOMS: [(&str, &[&str]); 17] = [
     ("azureal-search", &["azureal-core", "azureal-files"]),
     ("azureal-agents", &["azureal-core", "azureal-process"]),
     ("azureal-engine", &["azureal-core", "azureal-files", "azureal-process", "azureal-snapshots"]),
-    ("azureal-exchange", &["azureal-core", "azureal-store", "azureal-agents"]),
+    ("azureal-exchange", &["azureal-core", "azureal-files", "azureal-store", "azureal-agents"]),
     ("azureal-transcript", &["azureal-core"]),
     (
         "azureal",

@@ -135,7 +135,7 @@ pub struct StoredTurn {
     pub parser: u32,
     /// The length of the output, with what follows it.
     pub bytes: u64,
-    /// The number of the agent's lines, if lines of azureal follow them: see [`crate::whole_outputs`].
+    /// The number of the agent's lines, if lines of azureal follow them (`whole_outputs.rs`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines: Option<u64>,
 }
@@ -150,7 +150,7 @@ pub struct ImportedRecord {
     pub file: PathBuf,
     /// The length of the output, without what follows it.
     pub bytes: u64,
-    /// The number of the agent's lines, if lines of azureal follow them: see [`crate::whole_outputs`].
+    /// The number of the agent's lines, if lines of azureal follow them (`whole_outputs.rs`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines: Option<u64>,
 }

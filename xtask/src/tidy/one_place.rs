@@ -19,7 +19,8 @@ const PLACES: [OnePlace; 5] = [
     OnePlace {
         signs: &["Command::new(", "Spawn::new("],
         files: &[
-            // The runner of children, and `ps` where there is no `/proc`.
+            // The runner of children, the `cat` that feeds a long input, and `ps` where there is no `/proc`.
+            "crates/process/src/input.rs",
             "crates/process/src/spawn.rs",
             "crates/process/src/table/ps.rs",
             // The one runner of git.
