@@ -17,7 +17,7 @@ use azureal_exchange::{SourceStore, TemporaryFolder, copy_session, originals_pro
 use azureal_files::Folder;
 use azureal_store::SqliteStore;
 use azureal_store::sqlite::health::{self, ExistingCopy, Inspection, inspect, name_again, original_of, step};
-use azureal_store::sqlite::{COMPANIONS, SqliteOptions, StoreFolders, Work, make_folder_of, with_suffix};
+use azureal_store::sqlite::{SqliteOptions, StoreFolders, Work, make_folder_of, with_suffix};
 use futures_executor::block_on;
 use jiff::Timestamp;
 use rustix::fs::OFlags;
@@ -435,8 +435,7 @@ impl Restore {
                 | StoreError::UnknownDefinition { .. }
                 | StoreError::Newer { .. },
             ) => {
-                set_aside(layout, kept).map_err(|error| Error::file(&self.store, &error))?;
-                restoring.replace(kept, progress)?;
+                restoring.replace_unusable(kept, layout.folders.second_name.as_deref())?;
             }
             replaced => drop(replaced?),
         }
@@ -523,19 +522,6 @@ fn kept_as(store: &Path, folders: &StoreFolders, suffix: &str) -> PathBuf {
             && device(second) == device(store)
     });
     with_suffix(in_git.unwrap_or(store), suffix)
-}
-
-/// Renames a file that cannot be read, with its companions.
-fn set_aside(layout: &StoreLayout, kept: &Path) -> io::Result<()> {
-    for suffix in COMPANIONS {
-        drop(fs::rename(with_suffix(&layout.file, suffix), with_suffix(kept, suffix)));
-    }
-    if let Some(second) = &layout.folders.second_name
-        && health::names(&layout.file, second)? == Some(health::NameState::Named)
-    {
-        fs::remove_file(second)?;
-    }
-    fs::rename(&layout.file, kept)
 }
 
 /// Moves the output of turns away. On another file system it is copied, and stays.

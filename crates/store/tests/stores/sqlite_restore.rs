@@ -247,3 +247,59 @@ fn a_copy_takes_the_place_of_a_store_of_the_original_program() {
     let kept = open(&folder.path("kept"));
     assert_eq!(wait(kept.read(id(5), Page::last(1))).unwrap().len(), 1);
 }
+
+/// A store whose index has another definition: it cannot be used, and all of it can be read.
+fn damage(store: &Path) {
+    let connection = rusqlite::Connection::open(store).unwrap();
+    connection
+        .execute_batch(
+            "PRAGMA writable_schema = ON;
+             UPDATE sqlite_schema SET sql = 'CREATE INDEX idx_sessions_name ON sessions(worktree)'
+             WHERE name = 'idx_sessions_name';",
+        )
+        .unwrap();
+}
+
+#[test]
+fn a_restore_that_fails_removes_no_file_that_it_has_not_written() {
+    let folder = Folder::with_copy();
+    damage(&folder.path("x.azs"));
+    fs::write(folder.path("kept"), "the only copy").unwrap();
+    assert!(folder.try_restore().is_err());
+    assert_eq!(fs::read(folder.path("kept")).unwrap(), b"the only copy");
+}
+
+#[test]
+fn a_store_that_cannot_be_used_is_kept_as_it_is_and_never_without_a_file_in_its_place() {
+    use std::os::unix::fs::MetadataExt;
+    let folder = Folder::with_copy();
+    let store = folder.path("x.azs");
+    fs::create_dir(folder.path("git")).unwrap();
+    let second = folder.path("git/x.azs");
+    fs::hard_link(&store, &second).unwrap();
+    append(&open(&folder.path("copy")), id(1), [Event::user("of the copy")]);
+    damage(&store);
+    let former = fs::metadata(&store).unwrap().ino();
+    let mut putting_back = restoring(&folder.path("copy"), &store, "note", QUIET).unwrap();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                assert!(store.exists(), "there is no store");
+            }
+        });
+        assert!(putting_back.replace(&folder.path("kept"), QUIET).is_err());
+        putting_back.replace_unusable(&folder.path("kept"), Some(&second)).unwrap();
+        is_over.store(true, Ordering::Relaxed);
+        watcher.join().unwrap();
+    });
+    drop(putting_back);
+    assert_eq!(fs::metadata(folder.path("kept")).unwrap().ino(), former);
+    assert!(!second.exists(), "the second name is that of the former file");
+    assert_eq!(prompts(&folder.open(), id(1)), ["one", "of the copy"]);
+    // A name that something has is not taken.
+    damage(&store);
+    let mut again = restoring(&folder.path("copy"), &store, "note", QUIET).unwrap();
+    assert!(again.replace_unusable(&folder.path("kept"), None).is_err());
+    assert_eq!(fs::metadata(folder.path("kept")).unwrap().ino(), former);
+}

@@ -25,7 +25,7 @@ use rusqlite::{Connection, ErrorCode};
 
 use super::codec::Codec;
 use super::error::Fault;
-use super::file::{Identity, StoreFile, sync_folder};
+use super::file::{Identity, StoreFile, publish, sync_folder};
 use super::folders::{COMPANIONS, PROJECT_STORE, with_suffix};
 use super::schema::{self, SessionColumns};
 use super::{connection, error, notice};
@@ -363,7 +363,8 @@ fn replace(
         repaired.unreadable = found.unreadable;
         new_file.sync_all().map_err(io)?;
         aside.sync().map_err(io)?;
-        repaired.backup = swap(file, &temporary, time).map_err(io)?;
+        repaired.backup = unused(store, "damaged", time, "");
+        swap(file, &temporary, &repaired.backup).map_err(io)?;
         Ok(repaired)
     })();
     for suffix in [""].iter().chain(&COMPANIONS) {
@@ -374,27 +375,33 @@ fn replace(
     made
 }
 
-/// Gives a new file the name of the damaged one, which gets another name. Returns that name.
-fn swap(file: &StoreFile, new: &Path, time: &str) -> io::Result<PathBuf> {
+/// Gives a new file the name of a damaged one, which gets another name, `kept`.
+fn swap(file: &StoreFile, new: &Path, kept: &Path) -> io::Result<()> {
     let store = file.path();
-    let kept = unused(store, "damaged", time, "");
     // A second name, so that there is a file under the first one at every moment.
-    if fs::hard_link(store, &kept).is_err() {
-        fs::rename(store, &kept)?;
+    let has_both_names = fs::hard_link(store, kept).is_ok();
+    // Some file systems have no second names.
+    if !has_both_names && !publish(store, kept)? {
+        return Err(io::ErrorKind::AlreadyExists.into());
     }
     for suffix in COMPANIONS {
-        match fs::rename(with_suffix(store, suffix), with_suffix(&kept, suffix)) {
+        match fs::rename(with_suffix(store, suffix), with_suffix(kept, suffix)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
         }
     }
-    let damaged = fs::symlink_metadata(&kept)?;
-    fs::rename(new, store)?;
+    let damaged = fs::symlink_metadata(kept)?;
+    if has_both_names {
+        fs::rename(new, store)?;
+    } else if !publish(new, store)? {
+        // A store that another process has created meanwhile stays.
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
     sync_folder(store.parent().unwrap_or(Path::new(".")))?;
     if let Some(second) = file.second_name()
         && second.is_of(Identity::of(&damaged))
     {
         fs::remove_file(second.path())?;
     }
-    Ok(kept)
+    Ok(())
 }

@@ -3,6 +3,7 @@
 //! Others may write to the store meanwhile. So its content is replaced only if a copy of it was made that has all of it: whether it was
 //! changed since is checked under the lock that the replacement holds.
 
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -16,7 +17,7 @@ use super::super::folders::{COMPANIONS, with_suffix};
 use super::super::{connection, error, schema, tombstones, values};
 use super::backup::{ExistingCopy, back_up_open, check_copy, copy_pages, copy_pages_if, write_copy};
 use super::repair::upgrade;
-use super::{Progress, open_file};
+use super::{Progress, open_file, swap};
 
 /// The key of the note of a restore.
 const RESTORED: &str = "restored";
@@ -31,6 +32,8 @@ pub struct Restoring {
     temporary: PathBuf,
     /// `None` once it has taken the place.
     content: Option<Connection>,
+    /// Whether the kept file is one that this restore has written.
+    has_kept: Cell<bool>,
 }
 
 /// Prepares a restore. Changes nothing; the copy itself is never changed: an older one is upgraded on the way.
@@ -46,7 +49,7 @@ pub fn restoring(
     target.make_folder()?;
     target.remove_leftovers();
     let (temporary, file) = target.create_unfinished().map_err(|error| error::from_io(store, error))?;
-    let mut restoring = Restoring { target, temporary, content: None };
+    let mut restoring = Restoring { target, temporary, content: None, has_kept: Cell::new(false) };
     write_copy(&restoring.target, &open_file(copy)?.0, &restoring.temporary, &file, progress)?;
     check_copy(&restoring.target, &restoring.temporary, progress)?;
     let mut codec = Codec::new().map_err(|error| error::from_io(store, error))?;
@@ -82,9 +85,29 @@ impl Restoring {
         self.content = Some(content);
         if replaced.is_err() {
             // The store is as it was.
-            drop(fs::remove_file(kept));
+            self.remove_kept(kept);
         }
         replaced.map(|()| true)
+    }
+
+    /// Takes the place of a store that cannot be used. Its file is kept as it is, under another name, with what SQLite keeps beside it.
+    /// At each moment, there is a file under the name of the store: nobody creates another one meanwhile.
+    pub fn replace_unusable(&mut self, kept: &Path, second_name: Option<&Path>) -> Result<(), StoreError> {
+        let Some(content) = self.content.take() else { return Ok(()) };
+        let store = self.target.path();
+        connection::close(content).map_err(|error| error::from_sqlite(store, error))?;
+        let file = StoreFile::new(store.to_owned(), second_name.map(Path::to_owned));
+        File::open(&self.temporary)
+            .and_then(|temporary| temporary.sync_all())
+            .and_then(|()| swap(&file, &self.temporary, kept))
+            .map_err(|error| error::from_io(store, error))
+    }
+
+    /// Removes the kept file, if it is a copy of ours. Another file of that name may be the only one with its sessions.
+    fn remove_kept(&self, kept: &Path) {
+        if self.has_kept.take() {
+            drop(fs::remove_file(kept));
+        }
     }
 
     fn replace_content(
@@ -99,8 +122,9 @@ impl Restoring {
         let path = self.target.real_path()?;
         let (watch, mut old) = (connection::open(&path)?, connection::open(&path)?);
         let keep = |source: &Connection| {
-            drop(fs::remove_file(kept));
+            self.remove_kept(kept);
             back_up_open(source, kept, ExistingCopy::Keep, check_copy, progress)?;
+            self.has_kept.set(true);
             let former = connection::open(kept)?;
             keep_facts(&former, content).map_err(|fault| fault.at(store))?;
             connection::close(former).map_err(sqlite)
