@@ -303,3 +303,42 @@ fn a_store_that_cannot_be_used_is_kept_as_it_is_and_never_without_a_file_in_its_
     assert!(again.replace_unusable(&folder.path("kept"), None).is_err());
     assert_eq!(fs::metadata(folder.path("kept")).unwrap().ino(), former);
 }
+
+#[test]
+fn a_store_of_a_newer_version_is_not_rewritten_in_place() {
+    for (key, version) in [("schema_version", "4"), ("azureal_format", "2")] {
+        let folder = Folder::with_copy();
+        let connection = rusqlite::Connection::open(folder.path("x.azs")).unwrap();
+        connection.execute("UPDATE meta SET value = ?2 WHERE key = ?1", [key, version]).unwrap();
+        drop(connection);
+        let before = fs::read(folder.path("x.azs")).unwrap();
+        assert!(matches!(folder.try_restore(), Err(StoreError::Newer { .. })), "{key}");
+        let forgotten = forget_restored(&folder.path("x.azs"));
+        assert!(matches!(forgotten, Err(StoreError::Newer { .. })), "{key}");
+        assert!(fs::read(folder.path("x.azs")).unwrap() == before, "{key}");
+        assert!(!folder.path("kept").exists(), "{key}");
+    }
+}
+
+/// As when the upgrade comes after the first copy of the store.
+#[test]
+fn a_store_that_a_newer_azureal_upgrades_during_a_restore_is_not_rewritten() {
+    let folder = Folder::with_copy();
+    let upgrade = || {
+        let connection = rusqlite::Connection::open(folder.path("x.azs")).unwrap();
+        connection.execute("UPDATE meta SET value = '2' WHERE key = 'azureal_format'", []).unwrap();
+        ControlFlow::Continue(())
+    };
+    let mut putting_back = restoring(&folder.path("copy"), &folder.path("x.azs"), "note", QUIET).unwrap();
+    // The first thing that is heard is the check of the copy that was made of the store.
+    let is_upgraded = AtomicBool::new(false);
+    let replaced = putting_back.replace(&folder.path("kept"), &|what| {
+        let is_check = what == "the file" && !is_upgraded.swap(true, Ordering::Relaxed);
+        if is_check { upgrade() } else { ControlFlow::Continue(()) }
+    });
+    assert!(is_upgraded.into_inner());
+    assert!(matches!(replaced, Err(StoreError::Newer { .. })), "{replaced:?}");
+    let connection = rusqlite::Connection::open(folder.path("x.azs")).unwrap();
+    let format = "SELECT value FROM meta WHERE key = 'azureal_format'";
+    assert_eq!(connection.query_row(format, [], |row| row.get::<_, String>(0)).unwrap(), "2");
+}

@@ -315,7 +315,7 @@ fn reindex(store: &Path, time: &str, progress: Progress<'_>) -> Option<PathBuf> 
     let backup = unused(store, "backup", time, "");
     backup::back_up_open(&connection, &backup, ExistingCopy::Keep, |_, _, _| Ok(()), progress).ok()?;
     connection.execute_batch("BEGIN IMMEDIATE; REINDEX;").ok()?;
-    if !check_structure(&connection, progress).is_empty() {
+    if schema::check_versions(&connection).is_err() || !check_structure(&connection, progress).is_empty() {
         connection.execute_batch("ROLLBACK").ok()?;
         drop(fs::remove_file(&backup));
         return None;
@@ -345,6 +345,10 @@ fn replace(
     if let Some(lock) = &lock {
         drop(lock.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())));
         drop(lock.execute_batch("BEGIN IMMEDIATE"));
+        // Of a damaged file, they may be unreadable.
+        if let Err(Fault::Store(error @ StoreError::Newer { .. })) = schema::check_versions(lock) {
+            return Err(error);
+        }
     }
     file.remove_leftovers();
     let (temporary, new_file) = file.create_unfinished().map_err(io)?;

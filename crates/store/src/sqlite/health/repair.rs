@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::super::codec::Codec;
 use super::super::error::Fault;
-use super::super::schema::{IS_USABLE, SessionColumns};
+use super::super::schema::{self, IS_USABLE, SessionColumns};
 use super::super::values::{self, guarded};
 use super::super::{connection, counts, events, sessions};
 use super::former_uuid::FormerUuids;
@@ -71,6 +71,7 @@ fn repair_all(
     progress: Progress<'_>,
 ) -> Result<RowRepair, Fault> {
     let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    schema::check_versions(&transaction)?;
     let mut repair = Repair {
         connection: &transaction,
         codec,
@@ -463,5 +464,5 @@ pub(super) fn upgrade(
     if columns.are_complete() {
         return Ok(columns);
     }
-    Ok(super::super::schema::upgrade(path, connection, codec)?)
+    Ok(schema::upgrade(path, connection, codec)?)
 }

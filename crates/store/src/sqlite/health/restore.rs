@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use azureal_core::{SessionId, StoreError, Uuid};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::super::codec::Codec;
 use super::super::error::Fault;
@@ -122,6 +122,8 @@ impl Restoring {
         let path = self.target.real_path()?;
         let (watch, mut old) = (connection::open(&path)?, connection::open(&path)?);
         let keep = |source: &Connection| {
+            // Under the lock once more: a newer azureal may have upgraded the file.
+            schema::check_versions(source).map_err(|fault| fault.at(store))?;
             self.remove_kept(kept);
             back_up_open(source, kept, ExistingCopy::Keep, check_copy, progress)?;
             self.has_kept.set(true);
@@ -292,6 +294,10 @@ pub fn restored(store: &Path) -> Result<Option<String>, StoreError> {
 pub fn forget_restored(store: &Path) -> Result<(), StoreError> {
     let sqlite = |error| error::from_sqlite(store, error);
     let (connection, _) = open_file(store)?;
-    connection.execute("DELETE FROM meta WHERE key = ?1", [RESTORED]).map_err(sqlite)?;
+    let transaction =
+        Transaction::new_unchecked(&connection, TransactionBehavior::Immediate).map_err(sqlite)?;
+    schema::check_versions(&transaction).map_err(|fault| fault.at(store))?;
+    transaction.execute("DELETE FROM meta WHERE key = ?1", [RESTORED]).map_err(sqlite)?;
+    connection::commit(transaction).map_err(sqlite)?;
     connection::close(connection).map_err(sqlite)
 }
