@@ -574,3 +574,44 @@ fn a_copy_is_consistent_while_others_write() {
     assert_eq!(fs::metadata(copy(0)).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(inspect(&copy(0), QUIET).unwrap().readable_events, u64::from(SESSIONS) * TURNS * 2 + 400);
 }
+
+/// Returns whether a process has a lock for writing on the file.
+#[cfg(target_os = "linux")]
+fn is_locked(inode: u64) -> bool {
+    let locks = fs::read_to_string("/proc/locks").unwrap();
+    locks.lines().any(|lock| {
+        lock.contains("POSIX") && lock.contains(" WRITE ") && lock.contains(&format!(":{inode} "))
+    })
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn no_other_process_writes_to_a_damaged_file_until_it_is_replaced() {
+    use std::cell::Cell;
+    use std::os::unix::fs::MetadataExt;
+    let folder = Folder::with_store();
+    folder.overwrite(20, &[0; 4096]);
+    let inode = fs::metadata(folder.store()).unwrap().ino();
+    let was_locked = Cell::new(false);
+    // The last thing that is heard is the check of the new file.
+    let note = |_: &str| {
+        was_locked.set(is_locked(inode));
+        ControlFlow::Continue(())
+    };
+    let repaired = repair(&folder.store(), None, &[], &note).unwrap();
+    assert_eq!(fs::metadata(&repaired.backup).unwrap().ino(), inode, "the file was replaced");
+    assert!(was_locked.get(), "the lock was lost");
+    assert!(!is_locked(inode));
+}
+
+#[test]
+fn a_damaged_file_that_another_process_writes_to_is_not_replaced() {
+    let folder = Folder::with_store();
+    folder.overwrite(20, &[0; 4096]);
+    let writer = Connection::open(folder.store()).unwrap();
+    writer.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let before = fs::read(folder.store()).unwrap();
+    let refused = repair(&folder.store(), None, &[], QUIET);
+    assert!(matches!(refused, Err(azureal_core::StoreError::Busy { .. })), "{refused:?}");
+    assert!(fs::read(folder.store()).unwrap() == before);
+}

@@ -344,7 +344,14 @@ fn replace(
     let lock = is_database.then(|| Connection::open(&path).ok()).flatten();
     if let Some(lock) = &lock {
         drop(lock.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())));
-        drop(lock.execute_batch("BEGIN IMMEDIATE"));
+        match lock.execute_batch("BEGIN IMMEDIATE") {
+            // Somebody writes to it, so it can be used after all.
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+                return Err(error::from_sqlite(store, error));
+            }
+            // Of a damaged file, SQLite refuses some statements, and has the lock or cannot have it.
+            Ok(()) | Err(_) => {}
+        }
         // Of a damaged file, they may be unreadable.
         if let Err(Fault::Store(error @ StoreError::Newer { .. })) = schema::check_versions(lock) {
             return Err(error);

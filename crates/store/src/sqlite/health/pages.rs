@@ -43,9 +43,9 @@ pub(super) struct PageRows {
     pub(super) unreadable: usize,
 }
 
-/// A file of pages.
-pub(super) struct Pages {
-    file: File,
+/// A file of pages. It is borrowed: closing any descriptor of a file ends the locks that this process has on it.
+pub(super) struct Pages<'a> {
+    file: &'a File,
     size: usize,
     /// The part of a page that has content.
     usable: usize,
@@ -55,12 +55,12 @@ pub(super) struct Pages {
     pub(super) has_header: bool,
 }
 
-impl Pages {
+impl<'a> Pages<'a> {
     /// Opens a file. Without a header, the page size is the one under which most pages look like leaves of tables.
-    pub(super) fn open(file: File) -> io::Result<Self> {
+    pub(super) fn open(file: &'a File) -> io::Result<Self> {
         let length = file.metadata()?.len();
         let mut header = [0; HEADER];
-        let read = read_up_to(&file, &mut header, 0)?;
+        let read = read_up_to(file, &mut header, 0)?;
         let claimed = match u16_at(&header, 16) {
             Some(1) => 65_536,
             Some(size) => usize::from(size),
@@ -97,7 +97,7 @@ impl Pages {
             return None;
         }
         let mut page = vec![0; self.size];
-        read_up_to(&self.file, &mut page, u64::from(index) * self.size as u64).ok()?;
+        read_up_to(self.file, &mut page, u64::from(index) * self.size as u64).ok()?;
         Some(page)
     }
 
@@ -351,7 +351,8 @@ mod tests {
                 .unwrap()
                 .map(Result::unwrap)
                 .collect();
-            let pages = Pages::open(File::open(&path).unwrap()).unwrap();
+            let file = File::open(&path).unwrap();
+            let pages = Pages::open(&file).unwrap();
             let schema: Vec<RawRow> =
                 pages.leaves(1).into_iter().flat_map(|leaf| pages.rows(leaf).rows).collect();
             let Value::Integer(root) = schema[0].values[3] else { panic!("{schema:?}") };
@@ -378,7 +379,8 @@ mod tests {
             connection.execute("INSERT INTO t VALUES ('some text that takes room in a page')", []).unwrap();
         }
         connection.execute("DELETE FROM t WHERE rowid > 10", []).unwrap();
-        let pages = Pages::open(File::open(&path).unwrap()).unwrap();
+        let file = File::open(&path).unwrap();
+        let pages = Pages::open(&file).unwrap();
         let free = pages.free();
         assert!(free.len() > 10, "{}", free.len());
         let leaves = (2..=pages.count).filter(|page| !free.contains(page) && pages.is_leaf(*page));
@@ -406,7 +408,8 @@ mod tests {
                 bytes[page * 512] = if random() % 2 == 0 { LEAF } else { INNER };
             }
             std::fs::write(&path, &bytes).unwrap();
-            let pages = Pages::open(File::open(&path).unwrap()).unwrap();
+            let file = File::open(&path).unwrap();
+            let pages = Pages::open(&file).unwrap();
             for page in 0..=pages.count + 1 {
                 pages.rows(page);
                 pages.leaves(page);

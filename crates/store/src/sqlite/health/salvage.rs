@@ -122,7 +122,7 @@ impl Table {
 
 /// Returns whether rows of a table that is meant can be read, whatever leads to them. A row of `meta` is two texts, as in many files.
 pub(super) fn has_rows(damaged: &File, is_meant: fn(Table) -> bool) -> io::Result<bool> {
-    let pages = Pages::open(damaged.try_clone()?)?;
+    let pages = Pages::open(damaged)?;
     let is_ours = |row: &RawRow| {
         Table::of_shape(&row.values).is_some_and(|table| table != Table::Meta && is_meant(table))
     };
@@ -131,7 +131,7 @@ pub(super) fn has_rows(damaged: &File, is_meant: fn(Table) -> bool) -> io::Resul
 
 /// Returns whether the first page names the tables of a store.
 pub(super) fn has_tables(damaged: &File) -> io::Result<bool> {
-    let pages = Pages::open(damaged.try_clone()?)?;
+    let pages = Pages::open(damaged)?;
     let tables = roots(&pages, &mut BTreeSet::new());
     Ok(pages.has_header && TABLES.iter().all(|table| tables.iter().any(|root| root.name == table.name())))
 }
@@ -145,7 +145,7 @@ struct Root {
 }
 
 /// Returns the tables that the first page leads to, and adds the pages that name them to `seen`.
-fn roots(pages: &Pages, seen: &mut BTreeSet<u32>) -> Vec<Root> {
+fn roots(pages: &Pages<'_>, seen: &mut BTreeSet<u32>) -> Vec<Root> {
     let mut roots = Vec::new();
     for leaf in pages.leaves(SCHEMA_ROOT) {
         seen.insert(leaf);
@@ -168,7 +168,7 @@ pub(super) fn salvage(
     aside: &mut SetAside,
     progress: Progress<'_>,
 ) -> Result<Salvaged, Fault> {
-    let pages = Pages::open(damaged.try_clone()?)?;
+    let pages = Pages::open(damaged)?;
     let mut salvage = Salvage { new, aside, columns: BTreeMap::new(), numbers: 0, done: Salvaged::default() };
     // The versions of the new file are written at the end.
     new.execute_batch("PRAGMA foreign_keys = OFF; BEGIN; DELETE FROM meta")?;
@@ -218,7 +218,7 @@ struct Salvage<'a> {
 
 impl Salvage<'_> {
     /// Moves the rows that the tables of the file lead to.
-    fn read_tables(&mut self, pages: &Pages, seen: &mut BTreeSet<u32>) -> Result<(), Fault> {
+    fn read_tables(&mut self, pages: &Pages<'_>, seen: &mut BTreeSet<u32>) -> Result<(), Fault> {
         let mut roots = roots(pages, seen);
         // Sessions first, so that no event is without one for a while.
         roots.sort_by_key(|root| root.name != "sessions");
@@ -258,7 +258,7 @@ impl Salvage<'_> {
     }
 
     /// Moves the rows of a free page that are missing, of the tables whose turn it is. The others were deleted: they are set aside.
-    fn read_free(&mut self, pages: &Pages, number: u32, is_turn: fn(Table) -> bool) -> Result<(), Fault> {
+    fn read_free(&mut self, pages: &Pages<'_>, number: u32, is_turn: fn(Table) -> bool) -> Result<(), Fault> {
         for row in pages.rows(number).rows {
             let Some(table) = Table::of_shape(&row.values).filter(|table| is_turn(*table)) else { continue };
             if self.is_missing(table, &row)? {
