@@ -342,3 +342,39 @@ fn a_store_that_a_newer_azureal_upgrades_during_a_restore_is_not_rewritten() {
     let format = "SELECT value FROM meta WHERE key = 'azureal_format'";
     assert_eq!(connection.query_row(format, [], |row| row.get::<_, String>(0)).unwrap(), "2");
 }
+
+/// Damages the first page, such that SQLite opens the file no more.
+fn damage_header(store: &Path) {
+    use std::os::unix::fs::FileExt;
+    fs::OpenOptions::new().write(true).open(store).unwrap().write_all_at(b"no header", 0).unwrap();
+}
+
+#[test]
+fn what_can_be_read_of_a_store_that_cannot_be_used_stays_true() {
+    for (damage, is_readable) in [(damage as fn(&Path), true), (damage_header, false)] {
+        let folder = Folder::with_copy();
+        let store = folder.open();
+        let store_id = wait(store.store_id()).unwrap();
+        let deleted = wait(store.get(id(1))).unwrap().uuid.unwrap();
+        for _ in 0..3 {
+            new_session(&store);
+        }
+        wait(store.delete(id(6))).unwrap();
+        wait(store.delete(id(1))).unwrap();
+        drop(store);
+        damage(&folder.path("x.azs"));
+        let mut putting_back = restoring(&folder.path("copy"), &folder.path("x.azs"), "note", QUIET).unwrap();
+        assert!(putting_back.replace(&folder.path("kept"), QUIET).is_err());
+        putting_back.replace_unusable(&folder.path("kept"), None).unwrap();
+        drop(putting_back);
+        let store = folder.open();
+        assert_eq!(new_session(&store), id(7), "S4 to S6 are in the kept store");
+        if is_readable {
+            assert_eq!(wait(store.store_id()).unwrap(), store_id);
+            let tombstones = wait(store.tombstones(None, 9)).unwrap();
+            assert_eq!(tombstones.len(), 2, "the tombstones stay");
+            let revived = tombstones.iter().find(|tombstone| tombstone.revived_at.is_some());
+            assert_eq!(revived.unwrap().uuid, deleted, "the copy brings it back");
+        }
+    }
+}

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use azureal_core::{SessionId, StoreError, Uuid};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use tracing::warn;
 
 use super::super::codec::Codec;
 use super::super::error::Fault;
@@ -17,6 +18,7 @@ use super::super::folders::{COMPANIONS, with_suffix};
 use super::super::{connection, error, schema, tombstones, values};
 use super::backup::{ExistingCopy, back_up_open, check_copy, copy_pages, copy_pages_if, write_copy};
 use super::repair::upgrade;
+use super::salvage::greatest_number;
 use super::{Progress, open_file, swap};
 
 /// The key of the note of a restore.
@@ -95,6 +97,7 @@ impl Restoring {
     pub fn replace_unusable(&mut self, kept: &Path, second_name: Option<&Path>) -> Result<(), StoreError> {
         let Some(content) = self.content.take() else { return Ok(()) };
         let store = self.target.path();
+        keep_readable_facts(store, &content).map_err(|fault| fault.at(store))?;
         connection::close(content).map_err(|error| error::from_sqlite(store, error))?;
         let file = StoreFile::new(store.to_owned(), second_name.map(Path::to_owned));
         File::open(&self.temporary)
@@ -199,22 +202,57 @@ impl Drop for Restoring {
 /// Takes over to the new content what stays true of the former one.
 fn keep_facts(former: &Connection, new: &Connection) -> Result<(), Fault> {
     let transaction = new.unchecked_transaction()?;
-    if let Some(id) = schema::store_id(former)? {
-        schema::set_store_id(&transaction, id)?;
-    }
-    let mut after = None;
-    loop {
-        let page = tombstones::list(former, after, PAGE)?;
-        let Some(last) = page.last() else { break };
-        after = Some(last.uuid);
-        for tombstone in &page {
-            tombstones::keep(&transaction, tombstone)?;
-        }
-    }
+    keep_id(former, &transaction)?;
+    keep_tombstones(former, &transaction)?;
     keep_numbers(former, &transaction)?;
     renew_generations(former, &transaction)?;
     transaction.commit()?;
     Ok(())
+}
+
+/// Takes over what can be read of it from a store that cannot be used.
+fn keep_readable_facts(store: &Path, new: &Connection) -> Result<(), Fault> {
+    let transaction = new.unchecked_transaction()?;
+    let former = connection::open_foreign(store)
+        .and_then(|former| connection::check_foreign(store, &former).map(|()| former));
+    let mut are_numbers_kept = false;
+    if let Ok(former) = former {
+        // Each for itself: another table may be the damaged one.
+        for (what, kept) in [
+            ("id", keep_id(&former, &transaction)),
+            ("tombstones", keep_tombstones(&former, &transaction)),
+            ("generations", renew_generations(&former, &transaction)),
+        ] {
+            if let Err(error) = kept {
+                warn!(%error, "the {what} of the damaged store cannot be read");
+            }
+        }
+        are_numbers_kept = keep_numbers(&former, &transaction).is_ok();
+    }
+    if !are_numbers_kept && let Some(last) = greatest_number(&File::open(store)?)? {
+        keep_number(last, &transaction)?;
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+fn keep_id(former: &Connection, new: &Connection) -> rusqlite::Result<()> {
+    match schema::store_id(former)? {
+        Some(id) => schema::set_store_id(new, id),
+        None => Ok(()),
+    }
+}
+
+fn keep_tombstones(former: &Connection, new: &Connection) -> rusqlite::Result<()> {
+    let mut after = None;
+    loop {
+        let page = tombstones::list(former, after, PAGE)?;
+        let Some(last) = page.last() else { return Ok(()) };
+        after = Some(last.uuid);
+        for tombstone in &page {
+            tombstones::keep(new, tombstone)?;
+        }
+    }
 }
 
 /// Sees to it that no number of a session is given again.
@@ -224,7 +262,10 @@ fn keep_numbers(former: &Connection, new: &Connection) -> rusqlite::Result<()> {
     let counted = former.query_row(counted, [], |row| values::number(row, 0)).unwrap_or_default();
     let greatest = "SELECT max(id) FROM sessions";
     let greatest = former.query_row(greatest, [], |row| values::number(row, 0))?;
-    let Some(last) = counted.max(greatest) else { return Ok(()) };
+    counted.max(greatest).map_or(Ok(()), |last| keep_number(last, new))
+}
+
+fn keep_number(last: i64, new: &Connection) -> rusqlite::Result<()> {
     let known =
         new.execute("UPDATE sqlite_sequence SET seq = max(seq, ?1) WHERE name = 'sessions'", [last])?;
     if known == 0 {

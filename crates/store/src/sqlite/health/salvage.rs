@@ -136,6 +136,20 @@ pub(super) fn has_tables(damaged: &File) -> io::Result<bool> {
     Ok(pages.has_header && TABLES.iter().all(|table| tables.iter().any(|root| root.name == table.name())))
 }
 
+/// Returns the greatest number that a session of a damaged file has, or had as far as SQLite has noted it.
+pub(super) fn greatest_number(damaged: &File) -> io::Result<Option<i64>> {
+    let pages = Pages::open(damaged)?;
+    let number = |row: &RawRow| match &row.values[..] {
+        [Value::Text(table), Value::Integer(number)] if table == "sessions" => Some(*number),
+        values if Table::of_shape(values) == Some(Table::Sessions) => Some(row.rowid),
+        _ => None,
+    };
+    let leaves = (1..=pages.count).filter(|page| pages.is_leaf(*page));
+    let found = leaves.flat_map(|page| pages.rows(page).rows).filter_map(|row| number(&row));
+    // A damaged cell must not use up all numbers.
+    Ok(found.filter(|number| (1..i64::from(u32::MAX)).contains(number)).max())
+}
+
 /// A table of a damaged file.
 struct Root {
     name: String,
