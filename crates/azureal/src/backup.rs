@@ -3,6 +3,7 @@
 //! A backup is a store like any other: a file, and beside it the folder `<file>.originals` with the output of turns.
 //! `azureal --store FILE list` reads it, and `azureal import FILE` adds its sessions to another store.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -127,16 +128,25 @@ impl Workspace {
         };
         let bytes = fs::metadata(&copy).map_or(0, |found| found.len());
         let originals_bytes = size(&copied);
-        // The file is the last: a backup that is there is complete.
-        publish_folder(&copied, &originals, &temporary.path().join("former"))
-            .map_err(|error| Error::file(&originals, &error))?;
+        // The file is the last: a backup that is there is complete. Until then, one that it replaces is complete too.
+        let at = |error: io::Error| Error::file(&originals, &error);
+        let outputs = names_in(&copied).map_err(at)?;
+        let is_new = !replace || fs::symlink_metadata(&originals).is_err();
+        let published =
+            if is_new { fs::rename(&copied, &originals) } else { add_originals(&copied, &originals) };
+        published.or_else(nothing_there).map_err(at)?;
         publish(&copy, &to, replace).map_err(|error| {
-            drop(fs::rename(&originals, &copied));
+            if is_new {
+                drop(fs::rename(&originals, &copied));
+            }
             match error.kind() {
                 ErrorKind::AlreadyExists => exists(&to),
                 _ => Error::file(&to, &error),
             }
         })?;
+        if !is_new {
+            remove_others(&originals, &outputs).map_err(at)?;
+        }
         let synced = fs::File::open(folder).and_then(|folder| folder.sync_all());
         synced.map_err(|error| Error::file(folder, &error))?;
         let (sessions, events) = (sessions.len() as u64, readable_events);
@@ -204,16 +214,51 @@ fn publish(from: &Path, to: &Path, replace: bool) -> io::Result<()> {
     }
 }
 
-/// Gives a complete folder its name, if there is one. A folder that has the name is moved away.
-fn publish_folder(from: &Path, to: &Path, former: &Path) -> io::Result<()> {
-    match fs::rename(to, former) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        Ok(()) | Err(_) => {}
+fn nothing_there(error: io::Error) -> io::Result<()> {
+    if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) }
+}
+
+/// The names of outputs, with those of their folders.
+type Outputs = BTreeSet<(OsString, OsString)>;
+
+/// Returns the names of the outputs in a folder, which may not be there.
+fn names_in(folder: &Path) -> io::Result<Outputs> {
+    let folder = match Folder::open(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Outputs::new()),
+        folder => folder?,
+    };
+    let mut found = Outputs::new();
+    for name in folder.names()? {
+        let Ok(inner) = folder.open_folder(&name) else { continue };
+        found.extend(inner.names()?.into_iter().map(|file| (name.clone(), file)));
     }
-    match fs::rename(from, to) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        renamed => renamed,
+    Ok(found)
+}
+
+/// Moves complete outputs to those of a former backup, which stay: its file needs them until another one has its name.
+fn add_originals(from: &Path, to: &Path) -> io::Result<()> {
+    let (source, target) = (Folder::open(from)?, Folder::open(to)?);
+    for name in source.names()? {
+        let (inner, into) = (source.open_folder(&name)?, target.open_or_create_folder(&name)?);
+        for file in inner.names()? {
+            inner.move_to(&file, &into, &file)?;
+        }
+        into.sync()?;
     }
+    target.sync()
+}
+
+/// Removes the outputs of a former backup that are none of the new one's.
+fn remove_others(folder: &Path, outputs: &Outputs) -> io::Result<()> {
+    let opened = Folder::open(folder)?;
+    for (name, file) in names_in(folder)?.difference(outputs) {
+        let inner = opened.open_folder(name)?;
+        inner.remove(file)?;
+        if inner.names()?.is_empty() {
+            opened.remove_folder(name)?;
+        }
+    }
+    opened.sync()
 }
 
 fn size(folder: &Path) -> u64 {

@@ -368,3 +368,47 @@ fn the_question_says_what_is_replaced() {
     assert_eq!(code, 0, "{shown}");
     assert_eq!(world.run(&["list", "--json"]).json().as_array().unwrap().len(), 2);
 }
+
+/// `strace` makes the last step of a backup fail, or kills the program at it.
+#[test]
+fn a_backup_that_fails_or_is_killed_leaves_the_former_one_with_its_outputs() {
+    let world = world();
+    let backup = world.path("backup.azs");
+    let path = backup.to_str().unwrap();
+    assert_eq!(world.run(&["backup", path]).code, 0);
+    let before = content(&world, &["--store", path]);
+    assert!(before[4].contains("two"), "{}", before[4]);
+    // The store has one output, which the former backup does not have, and lacks those that it has.
+    assert_eq!(world.run(&["rm", "S2", "--yes"]).code, 0);
+    assert_eq!(world.run(&["run", "-s", "fresh", "-a", "offline", "three"]).code, 0);
+    let traced = |to: &str, fault: Option<&str>| {
+        let command = world.with_programs(&["backup", "--force", to]);
+        let mut strace = std::process::Command::new("strace");
+        strace.args(["-f", "-qq", "-e", "trace=rename", "-o"]).arg(world.path("strace"));
+        strace.args(fault.map(|fault| format!("--inject=rename:{fault}")));
+        strace.arg(command.get_program()).args(command.get_args());
+        strace.current_dir(world.path("p")).env_clear();
+        strace.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        (strace.output().unwrap(), fs::read_to_string(world.path("strace")).unwrap())
+    };
+    // A file gets its name in the last step. How many calls there are, a backup to another place shows.
+    let other = world.path("other.azs");
+    assert_eq!(world.run(&["backup", other.to_str().unwrap()]).code, 0);
+    let (_, log) = traced(other.to_str().unwrap(), None);
+    let last = log.matches("rename(").count();
+    for fault in ["error=EIO", "signal=SIGKILL"] {
+        let (output, log) = traced(path, Some(&format!("{fault}:when={last}")));
+        assert!(!output.status.success(), "{fault}: {output:?}");
+        assert!(log.lines().filter(|line| line.contains(&format!(", \"{path}\""))).count() == 1, "{log}");
+        assert_eq!(content(&world, &["--store", path]), before, "after {fault}");
+    }
+    assert_eq!(world.run(&["backup", "--force", path]).code, 0);
+    let fresh = world.run(&["--store", path, "original", "fresh"]);
+    assert!(fresh.code == 0 && fresh.stdout.contains("three"), "{fresh}");
+    let folders = fs::read_dir(backup_originals(&backup)).unwrap().map(|folder| folder.unwrap().path());
+    let outputs: Vec<_> =
+        folders.flat_map(|folder| fs::read_dir(folder).unwrap()).map(|file| file.unwrap().path()).collect();
+    assert_eq!(outputs.len(), 1, "those of the former backup are removed: {outputs:?}");
+    let doctor = world.run(&["--store", path, "doctor", "--json"]);
+    assert_eq!((doctor.code, &doctor.json()["findings"]), (0, &json!([])), "{doctor}");
+}
