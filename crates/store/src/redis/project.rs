@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use azureal_core::{StoreError, Uuid, async_trait};
 use redis::Pipeline;
+use tracing::warn;
 
 use super::error::Fault;
 use super::keys::Keys;
@@ -72,6 +73,14 @@ impl RedisStore {
         let Some(former) = former.filter(|former| *former != self.project) else { return Ok(()) };
         let [claimed_by] = self.fields(&Keys::of(former).project(), ["claimed_by"]).await?;
         if claimed_by.as_deref() == Some(&self.project) {
+            if self.has_sessions(&self.project).await? {
+                // Somebody who names the project made them meanwhile. They must not vanish behind those that were claimed.
+                warn!(
+                    project = self.project,
+                    former, "both names of the project have sessions: the former ones are not taken"
+                );
+                return Ok(());
+            }
             // A client claimed the sessions and ended before it noted that here. The two keys may be on two servers of a
             // cluster, so no script can write both.
             let kept_as = match self.settle(former.to_owned()).await {

@@ -76,6 +76,25 @@ fn sessions_that_were_claimed_and_not_settled_are_found() {
 }
 
 #[test]
+fn an_unsettled_claim_hides_no_sessions_that_were_made_since() {
+    let Some(server) = RedisServer::start_with(&[("appendonly", "no")], &[]) else { return };
+    let former = open(&of_project(&server, "team%2Fengine")).unwrap();
+    new_session(&former);
+    let name = "git.example/team/engine";
+    server.command(&["HSET", "azureal:{team/engine}", "claimed_by", name]);
+    // A user who names the project goes on before the next client that would settle the claim.
+    let named = open(&of_project(&server, "git.example%2Fteam%2Fengine")).unwrap();
+    let ids = [new_session(&named), new_session(&named)];
+    let mut address: RedisAddress = of_project(&server, "git.example%2Fteam%2Fengine").parse().unwrap();
+    address.set_former_project("team/engine");
+    let store = block_on(RedisStore::open(&address, RedisOptions::default())).unwrap();
+    assert_eq!((store.former_project(), store.project()), (None, name));
+    assert_eq!(block_on(store.list(&ListQuery::default())).unwrap().len(), ids.len());
+    assert_eq!(server.command(&["HGET", "azureal:{git.example/team/engine}", "kept_as"]), "");
+    assert_eq!(block_on(former.list(&ListQuery::default())).unwrap().len(), 1);
+}
+
+#[test]
 fn a_password_that_changes_is_read_again() {
     let Some(server) = RedisServer::start_with(&[("appendonly", "no")], &[]) else { return };
     server.command(&["ACL", "SETUSER", "rotating", "on", ">one", "~*", "&*", "+@all"]);
