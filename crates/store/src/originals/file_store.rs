@@ -66,6 +66,10 @@ pub(crate) trait FileStore: SessionStore + Originals + Sized {
         let aside = files.clone();
         let held = on_thread(move || aside.set_aside(uuid)).await??;
         let deleted = self.delete_session(id).await;
+        if matches!(deleted, Err(StoreError::OutcomeUnknown { .. })) {
+            // They stay aside: `finish_deletions` sees whether the session still exists.
+            return deleted;
+        }
         let is_deleted = deleted.is_ok();
         let settled = on_thread(move || {
             let settled = files.finish_deleted(uuid, !is_deleted);

@@ -1,8 +1,11 @@
 //! Redis that goes away: connections cut at every byte of an append, and a server that is killed while thirty-two
 //! clients write. Nothing that was acknowledged is lost, nothing is there twice or in part.
 
+use std::fs::{self, File, Permissions};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,8 +14,8 @@ use crate::cuts::{a_lost_answer_is_no_second_turn, append_is_cut_anywhere, lease
 use crate::scratch::wait;
 use crate::storm::{EVENTS, storm, turn_of, turns_in};
 use azureal_store::core::{
-    Compaction, CrashNotes, Leases, ListQuery, NewMark, NewSession, NewTurn, Seq, SessionId, SessionStore,
-    StoreError, Taken, Tokens,
+    self, Compaction, CrashNotes, Leases, ListQuery, NewMark, NewOriginal, NewSession, NewTurn, Seq,
+    SessionId, SessionStore, StoreError, Taken, Tokens,
 };
 use azureal_store::redis::{RedisAddress, RedisOptions, RedisStore};
 use azureal_testkit::servers::{Cut, CuttingProxy, Direction, RedisServer};
@@ -124,6 +127,51 @@ fn every_change_is_made_once_though_its_answer_is_lost() {
     twice(&|id| wait(store.delete(id)).unwrap());
     assert_eq!(sessions(), 8);
     assert_eq!(proxy.cuts(), 17);
+}
+
+#[test]
+fn outputs_go_with_their_session_though_the_answer_of_the_deletion_is_lost() {
+    let Some(server) = RedisServer::start_with(&[("appendonly", "no")], &[]) else { return };
+    let private = Permissions::from_mode(0o700);
+    let folder = tempfile::Builder::new().permissions(private).tempdir().unwrap();
+    let proxy = CuttingProxy::start(server.port());
+    let with_originals =
+        |url: &str| open(url, impatient()).with_originals(folder.path().join("originals"), true);
+    let store = with_originals(&server.url_at(proxy.port()));
+    let file = |name: String| {
+        let path = folder.path().join(name);
+        let mut file = File::options().write(true).create_new(true).mode(0o600).open(&path).unwrap();
+        file.write_all(b"{}\n").unwrap();
+        path
+    };
+    let made = [0, 1, 2].map(|number| {
+        let id = wait(store.create(NewSession::default())).unwrap();
+        let run = format!("run{number}");
+        let [header, output] = ["turn", "jsonl"].map(|kind| file(format!("{run}.{kind}")));
+        let new = NewOriginal { run, first: Seq(1), last: Seq(2), header, output, more: None };
+        wait(core::Originals::put(&store, id, new)).unwrap();
+        id
+    });
+    // The first gives the server its scripts. Of the last, all but the end of its last answer arrives.
+    wait(store.delete(made[0])).unwrap();
+    proxy.arm(None);
+    wait(store.delete(made[1])).unwrap();
+    let (_, answered) = proxy.passed();
+    proxy.arm(Some(Cut { direction: Direction::ToClient, after: answered - 1 }));
+    let deleted = wait(store.delete(made[2]));
+    assert!(matches!(deleted, Err(StoreError::OutcomeUnknown { .. })), "{deleted:?}");
+    let direct = with_originals(&server.url());
+    assert!(matches!(wait(direct.get(made[2])), Err(StoreError::NoSuchSession(_))));
+    wait(core::Originals::finish(&direct)).unwrap();
+    let left: Vec<_> = walk(&folder.path().join("originals"));
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// Returns the files below a folder, but for locks.
+fn walk(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let below = entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] });
+    below.filter(|path| fs::metadata(path).unwrap().len() > 0).collect()
 }
 
 /// Passes bytes on to a server until it is told that its connections are dead: from then on it swallows what comes on those
