@@ -27,7 +27,7 @@ scripts! {
     FIND_PREFIX: "keys" "index" "named" "find_prefix";
     FIND_UUID: "keys" "index" "named" "find_uuid";
     RENAME: "keys" "format" "change" "index" "times" "rename";
-    DELETE: "keys" "format" "change" "index" "times" "tombstones" "delete";
+    DELETE: "keys" "format" "change" "index" "times" "tombstones" "named" "delete";
     APPEND: "keys" "format" "change" "index" "sums" "turn" "append";
     CLEAR: "keys" "format" "change" "clear";
     FORK: "keys" "format" "change" "index" "times" "tombstones" "make" "cover" "fork";

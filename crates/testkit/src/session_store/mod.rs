@@ -119,6 +119,8 @@ crate::contract::contract! {
         a_deleted_session_leaves_a_tombstone,
         tombstones_are_read_in_pages,
         a_session_that_comes_back_revives_its_tombstone,
+        a_session_of_two_with_one_uuid_leaves_no_tombstone,
+        each_session_that_comes_back_does_so_later_than_the_one_before,
         a_name_has_the_time_at_which_it_was_given,
         a_session_from_elsewhere_keeps_its_last_activity_without_events,
         a_new_generation_begins_with_each_clear,

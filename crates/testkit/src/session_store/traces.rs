@@ -104,6 +104,45 @@ pub(super) async fn a_session_that_comes_back_revives_its_tombstone(store: Store
     assert!(times.windows(2).all(|pair| pair[0].is_empty() || pair[0] < pair[1]), "{times:?}");
 }
 
+pub(super) async fn a_session_of_two_with_one_uuid_leaves_no_tombstone(store: Store) {
+    if !keeps_tombstones(&store).await {
+        return;
+    }
+    let twin = || NewSession { uuid: Some(Uuid::from_u128(7)), ..unnamed() };
+    let first = store.create_with(twin(), prompt("hello"), vec![]).await.unwrap();
+    let second = store.create(twin()).await.unwrap();
+    store.delete(second).await.unwrap();
+    assert_eq!(all_tombstones(&store).await, [], "the other one is still there");
+    assert!(matches!(store.delete(second).await, Err(StoreError::NoSuchSession(_))));
+    store.delete(first).await.unwrap();
+    let [tombstone] = all_tombstones(&store).await.try_into().unwrap();
+    assert_eq!((tombstone.uuid, tombstone.events), (Uuid::from_u128(7), 1));
+    // One of two that came back is not deleted again either.
+    let [third, fourth] = [store.create(twin()).await.unwrap(), store.create(twin()).await.unwrap()];
+    let revived = all_tombstones(&store).await;
+    store.delete(third).await.unwrap();
+    assert_eq!(all_tombstones(&store).await, revived);
+    store.delete(fourth).await.unwrap();
+    assert_eq!(all_tombstones(&store).await[0].revived_at, None);
+}
+
+pub(super) async fn each_session_that_comes_back_does_so_later_than_the_one_before(store: Store) {
+    if !keeps_tombstones(&store).await {
+        return;
+    }
+    let of = || NewSession { uuid: Some(Uuid::from_u128(7)), ..unnamed() };
+    let id = store.create(of()).await.unwrap();
+    store.delete(id).await.unwrap();
+    let mut last = all_tombstones(&store).await[0].deleted_at.clone();
+    for _ in 0..3 {
+        store.create(of()).await.unwrap();
+        let [tombstone] = all_tombstones(&store).await.try_into().unwrap();
+        let next = tombstone.revived_at.unwrap();
+        assert!(is_time(&next) && (next.is_empty() || next > last), "{next} after {last}");
+        last = next;
+    }
+}
+
 pub(super) async fn a_name_has_the_time_at_which_it_was_given(store: Store) {
     let named_at = async |id| store.get(id).await.unwrap().named_at;
     let nameless = store.create(unnamed()).await.unwrap();

@@ -142,7 +142,7 @@ BEGIN
   VALUES (in_project, number, coalesce(in_name, 'S' || number),
     CASE WHEN in_name IS NULL THEN '' ELSE coalesce(in_named_at, @schema@.now_text()) END,
     in_worktree, in_created_at, in_uuid, in_forked_from, in_last_active, in_operation);
-  UPDATE @schema@.tombstones SET revived_at = @schema@.later_than(deleted_at)
+  UPDATE @schema@.tombstones SET revived_at = @schema@.later_than(coalesce(revived_at, deleted_at))
   WHERE project = in_project AND uuid = in_uuid;
   PERFORM @schema@.tell(in_project, number, false);
   RETURN number;
@@ -414,21 +414,33 @@ RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
   gone @schema@.sessions;
+  is_shared boolean;
 BEGIN
   DELETE FROM @schema@.sessions WHERE project = in_project AND session = in_session RETURNING * INTO gone;
   IF NOT FOUND THEN
     RETURN EXISTS (SELECT 1 FROM @schema@.tombstones
-                   WHERE project = in_project AND session = in_session AND deleted_by = in_operation);
+                   WHERE project = in_project AND session = in_session AND deleted_by = in_operation)
+      OR @schema@.answer_of(in_project, in_session, in_operation, in_repeated) IS NOT NULL;
   END IF;
-  INSERT INTO @schema@.tombstones AS known (project, uuid, session, deleted_at, events, created_by, deleted_by)
-  VALUES (in_project, gone.uuid, in_session, @schema@.now_text(), gone.last_seq, gone.created_by, in_operation)
-  ON CONFLICT (project, uuid) DO UPDATE
-  SET session = EXCLUDED.session, events = EXCLUDED.events, created_by = EXCLUDED.created_by, deleted_by = EXCLUDED.deleted_by,
-    deleted_at = @schema@.later_than(coalesce(known.revived_at, known.deleted_at)), revived_at = NULL;
+  -- Of sessions with one UUID that are deleted at once, one is the last.
+  PERFORM @schema@.lock_project(in_project);
+  is_shared := EXISTS (SELECT 1 FROM @schema@.sessions WHERE project = in_project AND uuid = gone.uuid);
+  IF NOT is_shared THEN
+    INSERT INTO @schema@.tombstones AS known (project, uuid, session, deleted_at, events, created_by, deleted_by)
+    VALUES (in_project, gone.uuid, in_session, @schema@.now_text(), gone.last_seq, gone.created_by, in_operation)
+    ON CONFLICT (project, uuid) DO UPDATE
+    SET session = EXCLUDED.session, events = EXCLUDED.events, created_by = EXCLUDED.created_by, deleted_by = EXCLUDED.deleted_by,
+      deleted_at = @schema@.later_than(coalesce(known.revived_at, known.deleted_at)), revived_at = NULL;
+  END IF;
   PERFORM @schema@.tell(in_project, in_session, gone.watched_until > clock_timestamp());
   DELETE FROM @schema@.events WHERE project = in_project AND session = in_session;
   DELETE FROM @schema@.compactions WHERE project = in_project AND session = in_session;
   DELETE FROM @schema@.operations WHERE project = in_project AND session = in_session;
+  IF is_shared THEN
+    -- There is no tombstone that tells a repeat of this.
+    INSERT INTO @schema@.operations (project, session, operation, generation, answer)
+    VALUES (in_project, in_session, in_operation, gone.generation, ARRAY[]::bigint[]);
+  END IF;
   -- A mark of an import tells the next one that the session was deleted.
   UPDATE @schema@.marks SET note = '' WHERE project = in_project AND session = in_session AND name LIKE 'native:%';
   DELETE FROM @schema@.marks WHERE project = in_project AND session = in_session AND name NOT LIKE 'native:%';

@@ -3,7 +3,8 @@ local session_number, present = take(), take()
 if redis.call('HGET', operations, 'deleted') == operation then return {'done'} end
 local name, uuid, last_seq = unpack(redis.call('HMGET', session, 'name', 'uuid', 'last_seq'))
 if not name then return {'absent'} end
-if uuid then
+-- Another session with this identity is what is left of it.
+if uuid and #sessions_in(uuids, uuid, active) <= 2 then
   local tombstone, deleted_at, _, revived_at = tombstone_of(uuid)
   local newest = revived_at ~= '-' and revived_at or deleted_at
   set_tombstone(tombstone, uuid, later_than(present, newest), last_seq or '0')

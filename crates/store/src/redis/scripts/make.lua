@@ -20,6 +20,9 @@ local function make_session(origin_uuid)
   if forked_from then redis.call('HSET', session, 'forked_from', forked_from) end
   redis.call('ZADD', names, 0, named(name, number))
   redis.call('ZADD', uuids, 0, named(uuid, number))
-  local tombstone, deleted_at, count = tombstone_of(uuid)
-  if tombstone then set_tombstone(tombstone, uuid, deleted_at, count, later_than(present, deleted_at)) end
+  local tombstone, deleted_at, count, revived_at = tombstone_of(uuid)
+  if tombstone then
+    local newest = revived_at ~= '-' and revived_at or deleted_at
+    set_tombstone(tombstone, uuid, deleted_at, count, later_than(present, newest))
+  end
 end
