@@ -124,6 +124,21 @@ fn operations_go_only_with_their_session() {
 }
 
 #[test]
+fn a_name_is_on_the_disk_where_the_server_was_told_that_this_is_not_needed() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let schema = new_schema();
+    drop(open(&format!("{}?schema={schema}&project=p", server.url())).unwrap());
+    let made = "find_or_create('p', 'a', NULL, '', '2026-01-31T09:30:00Z', gen_random_uuid(), NULL, '')";
+    for (change, answer) in [(made, "1"), ("rename_session('p', 1, 'b')", "t")] {
+        let shown = server.sql(&format!(
+            "SET synchronous_commit = off; BEGIN; SELECT {schema}.{change}; SHOW synchronous_commit; COMMIT;"
+        ));
+        let lines: Vec<&str> = shown.lines().filter(|line| [answer, "on", "off"].contains(line)).collect();
+        assert_eq!(lines, [answer, "on"], "{change}: {shown}");
+    }
+}
+
+#[test]
 fn events_can_be_asked_for_as_json() {
     let Some(server) = PostgresServer::shared() else { return };
     let schema = new_schema();

@@ -178,6 +178,7 @@ BEGIN
   -- Somebody may have made it meanwhile.
   number := @schema@.newest_called(in_project, in_name);
   IF number IS NOT NULL THEN RETURN number; END IF;
+  PERFORM @schema@.make_durable();
   RETURN @schema@.insert_session(in_project, NULL, in_name, in_named_at, in_worktree, in_created_at, in_uuid, in_forked_from,
     in_last_active);
 END $$;
@@ -404,6 +405,7 @@ BEGIN
   WHERE project = in_project AND session = in_session;
   IF NOT FOUND THEN RETURN false; END IF;
   PERFORM @schema@.tell(in_project, in_session, false);
+  PERFORM @schema@.make_durable();
   RETURN true;
 END $$;
 
