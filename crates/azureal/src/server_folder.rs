@@ -1,7 +1,9 @@
 //! The folder in which this machine keeps what belongs to a store on a server: turns that are not stored yet, and their outputs.
 //!
 //! It is named by the id of the store, so that a turn is found again when the server has another address. A copy of a database has
-//! the same id. So the folder records the addresses under which the store was used, and under another one its turns wait for a yes.
+//! the same id. So the folder records the addresses that are known to be the store's: the first one, and those that were confirmed.
+//! Under another one the store has a folder that is named by the address, for its turns, and turns of the one wait for a yes under the
+//! other.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -32,11 +34,15 @@ const RECORD: &str = "store.json";
 const LARGEST_RECORD: u64 = 1 << 20;
 /// The ending of the header of a turn, without which its other files are not looked at.
 const HEADER: &str = "turn";
+/// The endings of leases.
+const LEASES: [&str; 2] = ["lease", "compaction"];
 
 /// The folder of a store on a server.
 #[derive(Debug, Clone)]
 pub(crate) struct ServerFolder {
     place: Place,
+    /// The place of the outputs.
+    originals: Place,
     id: Option<Uuid>,
     /// What the folder is to record; `None` where the store has no id.
     record: Option<StoreRecord>,
@@ -54,7 +60,7 @@ impl PartialEq for ServerFolder {
 pub(crate) struct StoreRecord {
     id: String,
     project: String,
-    /// The addresses under which it was used here, without passwords.
+    /// The addresses that are known to be the store's, without passwords.
     addresses: Vec<String>,
 }
 
@@ -69,6 +75,21 @@ pub struct WaitingTurns {
     pub runs: Vec<String>,
     /// The folder that has their files.
     pub folder: PathBuf,
+}
+
+impl WaitingTurns {
+    /// Returns nothing if no turn waits.
+    fn of(turns: &[TurnsElsewhere], address: String) -> Option<Self> {
+        let mut known_as: Vec<String> = turns
+            .iter()
+            .filter_map(|turns| turns.record.as_ref())
+            .flat_map(|it| it.addresses.clone())
+            .collect();
+        known_as.sort();
+        known_as.dedup();
+        let runs = turns.iter().flat_map(|turns| turns.runs.clone()).collect();
+        turns.first().map(|first| Self { address, known_as, runs, folder: first.folder.clone() })
+    }
 }
 
 impl fmt::Display for WaitingTurns {
@@ -111,6 +132,23 @@ impl Place {
         }
     }
 
+    fn name(&self) -> Option<&OsStr> {
+        self.path.file_name()
+    }
+
+    fn make(&self) -> Result<(), Error> {
+        if self.is_in_git {
+            return Folder::open_or_create(&self.path)
+                .map(drop)
+                .map_err(|error| Error::file(&self.path, &error));
+        }
+        make_folder_of(&self.path)?;
+        match DirBuilder::new().mode(0o700).create(&self.path) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(Error::file(&self.path, &error)),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
     fn spools(&self) -> Spools {
         let former = self.former.as_ref().map(|former| former.join(SPOOLS));
         Spools::new(self.path.join(SPOOLS)).with_former(former)
@@ -150,8 +188,8 @@ impl StoreRecord {
     }
 }
 
-/// Returns the folder of a store on a server. `kept_as` is the name of the project there. With `takes_waiting`, turns that wait
-/// under another address are taken.
+/// Returns the folder of a store on a server. `kept_as` is the name of the project there. Of the turns that wait under another
+/// address, those of the runs in `taken` are taken.
 ///
 /// Each store has one of its own in the project, since sessions of every store have the same numbers.
 pub(crate) fn folder<A: Address>(
@@ -159,57 +197,51 @@ pub(crate) fn folder<A: Address>(
     id: Option<Uuid>,
     kept_as: &str,
     project: &Project,
-    takes_waiting: bool,
+    taken: &[String],
 ) -> Result<ServerFolder, Error> {
     let shown = address.to_string();
     // Also the name of folders from before stores had ids.
     let hash = blake3::hash(format!("{shown} {} {kept_as}", address.part()).as_bytes()).to_hex();
     let by_address = Place::of(&format!("{}-{}", A::KIND, hash.get(..16).unwrap_or(&hash)), project);
     let Some(id) = id else {
-        return Ok(ServerFolder { place: by_address, id: None, record: None, waiting: None });
+        let originals = by_address.clone();
+        return Ok(ServerFolder { place: by_address, originals, id: None, record: None, waiting: None });
     };
     let digits = id.simple().to_string();
-    let place = Place::of(&format!("{}-{}", A::KIND, digits.get(..16).unwrap_or(&digits)), project);
+    let by_id = Place::of(&format!("{}-{}", A::KIND, digits.get(..16).unwrap_or(&digits)), project);
+    let mut waiting = turns_of(id, &by_address, project);
     let new = || StoreRecord { id: id.to_string(), project: kept_as.to_owned(), addresses: Vec::new() };
-    let known = place.record();
-    let mut record = known.clone().unwrap_or_else(new);
-    let is_known = known.is_none() || record.addresses.contains(&shown);
-    if !is_known {
-        let waiting = WaitingTurns {
-            address: shown.clone(),
-            known_as: record.addresses.clone(),
-            runs: runs_in(&place),
-            folder: place.path.join(SPOOLS),
-        };
-        if !waiting.runs.is_empty() && !takes_waiting {
-            info!(%id, runs = waiting.runs.len(), "turns wait under another address of the store");
-            return Ok(ServerFolder {
-                place: by_address,
-                id: Some(id),
-                record: None,
-                waiting: Some(waiting),
-            });
-        }
-    }
+    let known = by_id.record();
+    let is_known = known.as_ref().is_none_or(|record| record.addresses.contains(&shown));
+    let (own, theirs): (Vec<_>, _) = waiting
+        .into_iter()
+        .partition(|turns| turns.folder.parent().and_then(Path::file_name) == by_id.name());
+    let mut own_runs = own.iter().flat_map(|turns| &turns.runs).peekable();
+    // Who takes all of its turns says that it is that store.
+    let is_confirmed = own_runs.peek().is_some() && own_runs.all(|run| taken.contains(run));
+    let is_by_id = is_known || is_confirmed;
+    waiting = if is_by_id { theirs } else { own.into_iter().chain(theirs).collect() };
+    let (place, mut record) = match is_by_id {
+        true => (by_id.clone(), known.unwrap_or_else(new)),
+        false => (by_address.clone(), new()),
+    };
     if !record.addresses.contains(&shown) {
-        record.addresses.push(shown);
+        record.addresses.push(shown.clone());
     }
-    let folder = ServerFolder { place, id: Some(id), record: Some(record), waiting: None };
-    if takes_waiting && !is_known {
+    let mut folder =
+        ServerFolder { place, originals: by_id, id: Some(id), record: Some(record), waiting: None };
+    if is_confirmed && !is_known {
         folder.make()?;
     }
-    adopt(&by_address, &folder.place);
+    folder.take(&mut waiting, taken)?;
+    if is_by_id {
+        adopt(&by_address, &folder.place);
+    }
+    if !waiting.is_empty() {
+        info!(%id, "turns wait under another address of the store");
+        folder.waiting = WaitingTurns::of(&waiting, shown);
+    }
     Ok(folder)
-}
-
-/// Returns the runs of the turns in a folder that have ended, or whose azureal has.
-fn runs_in(place: &Place) -> Vec<String> {
-    let states = place.spools().inspect().unwrap_or_default();
-    let run = |state| match state {
-        SpoolState::Ended(turn) | SpoolState::Running(turn) => Some(turn.run),
-        _ => None,
-    };
-    states.into_iter().filter_map(run).collect()
 }
 
 /// Moves what is in a folder that was named by the address to the one that is named by the id, unless a turn runs there. What
@@ -224,7 +256,7 @@ fn adopt(by_address: &Place, by_id: &Place) {
     }
     let moved = match by_id.path.exists() {
         false => fs::rename(&by_address.path, &by_id.path),
-        true => move_turns(&by_address.path, &by_id.path),
+        true => move_all(&by_address.path, &by_id.path),
     };
     match moved {
         Ok(()) => info!(from = ?by_address.path, to = ?by_id.path, "moved the folder of a store"),
@@ -232,25 +264,45 @@ fn adopt(by_address: &Place, by_id: &Place) {
     }
 }
 
-/// Moves the files of turns, the header of each last: a turn without its header is not looked for.
-fn move_turns(from: &Path, to: &Path) -> io::Result<()> {
-    let (from_spools, to_spools) = (from.join(SPOOLS), to.join(SPOOLS));
-    fs::create_dir_all(&to_spools)?;
-    let mut files: Vec<PathBuf> =
-        fs::read_dir(&from_spools)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
-    files.sort_by_key(|file| file.extension() == Some(OsStr::new(HEADER)));
-    for file in files {
-        if let Some(name) = file.file_name() {
-            fs::rename(&file, to_spools.join(name))?;
-        }
+/// Moves what is in a folder to another one.
+fn move_all(from: &Path, to: &Path) -> io::Result<()> {
+    if from.join(SPOOLS).is_dir() {
+        move_turns(&from.join(SPOOLS), &to.join(SPOOLS), |_| true)?;
     }
-    fs::remove_dir(&from_spools)?;
+    drop(fs::remove_dir(from.join(SPOOLS)));
+    drop(fs::remove_file(from.join(RECORD)));
     if from.join(ORIGINALS).is_dir() && !to.join(ORIGINALS).exists() {
         fs::rename(from.join(ORIGINALS), to.join(ORIGINALS))?;
     }
     // Outputs of both stay where they are: each has its own sessions.
     drop(fs::remove_dir(from));
     Ok(())
+}
+
+/// Moves the files of turns, the header of each last: a turn without its header is not looked for. A lease stays, since its holder
+/// holds the file.
+fn move_turns(from: &Path, to: &Path, is_meant: impl Fn(&str) -> bool) -> io::Result<()> {
+    let has = |file: &Path, kind: &str| file.extension() == Some(OsStr::new(kind));
+    fs::create_dir_all(to)?;
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(from)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
+    files.sort_by_key(|file| has(file, HEADER));
+    for file in files {
+        let name = file.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        if !LEASES.iter().any(|kind| has(&file, kind)) && is_meant(name) {
+            fs::rename(&file, to.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the interrupted turns of a store under the other addresses, or names of folders, that it has.
+fn turns_of(id: Uuid, besides: &Place, project: &Project) -> Vec<TurnsElsewhere> {
+    let id = id.to_string();
+    let is_its = |path: &Path, record: Option<&StoreRecord>| {
+        path.file_name() != besides.name() && record.is_some_and(|record| record.id == id)
+    };
+    ended_turns(project, is_its)
 }
 
 /// Returns whether a folder may be that of a store on a server, by its name.
@@ -265,12 +317,32 @@ pub(crate) fn is_folder_name(name: &str) -> bool {
 pub(crate) struct TurnsElsewhere {
     pub(crate) folder: PathBuf,
     /// The store, as far as the folder says which one it is.
-    pub(crate) store: String,
+    record: Option<StoreRecord>,
     pub(crate) runs: Vec<String>,
+}
+
+impl TurnsElsewhere {
+    /// Describes the store.
+    pub(crate) fn store(&self) -> String {
+        match &self.record {
+            Some(record) => {
+                format!("{}, project {}", record.addresses.join(" or "), quoted(&record.project))
+            }
+            None => "a store on a server".to_owned(),
+        }
+    }
 }
 
 /// Returns the interrupted turns of the project's stores on servers, but for the one that is `open`.
 pub(crate) fn turns_elsewhere(project: &Project, open: Option<&ServerFolder>) -> Vec<TurnsElsewhere> {
+    ended_turns(project, |path, _| open.is_none_or(|open| open.place.name() != path.file_name()))
+}
+
+/// Returns the turns that have ended, of the folders that are meant.
+fn ended_turns(
+    project: &Project,
+    is_meant: impl Fn(&Path, Option<&StoreRecord>) -> bool,
+) -> Vec<TurnsElsewhere> {
     let own = project.store_path();
     let in_git = git_folder::of_store(&own).ok();
     let folders = own.parent().map(Path::to_owned).into_iter().chain(in_git);
@@ -281,7 +353,11 @@ pub(crate) fn turns_elsewhere(project: &Project, open: Option<&ServerFolder>) ->
         paths.sort();
         for path in paths {
             let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-            if !is_folder_name(name) || open.is_some_and(|open| open.name() == path.file_name()) {
+            if !is_folder_name(name) {
+                continue;
+            }
+            let record = StoreRecord::read(&path);
+            if !is_meant(&path, record.as_ref()) {
                 continue;
             }
             let states = Spools::new(path.join(SPOOLS)).inspect().unwrap_or_default();
@@ -293,13 +369,7 @@ pub(crate) fn turns_elsewhere(project: &Project, open: Option<&ServerFolder>) ->
             if runs.is_empty() {
                 continue;
             }
-            let store = match StoreRecord::read(&path) {
-                Some(record) => {
-                    format!("{}, project {}", record.addresses.join(" or "), quoted(&record.project))
-                }
-                None => "a store on a server".to_owned(),
-            };
-            found.push(TurnsElsewhere { folder: path.join(SPOOLS), store, runs });
+            found.push(TurnsElsewhere { folder: path.join(SPOOLS), record, runs });
         }
     }
     found
@@ -316,12 +386,12 @@ impl ServerFolder {
 
     /// Returns the folder of the output of turns, as far as it is on this machine.
     pub(crate) fn originals(&self) -> PathBuf {
-        self.place.path.join(ORIGINALS)
+        self.originals.path.join(ORIGINALS)
     }
 
     /// Returns its name, which no other store has.
     pub(crate) fn name(&self) -> Option<&OsStr> {
-        self.place.path.file_name()
+        self.place.name()
     }
 
     /// Returns the id of the store.
@@ -334,20 +404,33 @@ impl ServerFolder {
         self.waiting.as_ref()
     }
 
-    /// Makes the folder, and the one around it as the project's own store would, and records the store in it.
-    pub(crate) fn make(&self) -> Result<(), Error> {
-        let folder = &self.place.path;
-        if self.place.is_in_git {
-            Folder::open_or_create(folder).map_err(|error| Error::file(folder, &error))?;
-        } else {
-            make_folder_of(folder)?;
-            match DirBuilder::new().mode(0o700).create(folder) {
-                Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-                    return Err(Error::file(folder, &error));
-                }
-                Ok(()) | Err(_) => {}
+    /// Takes over the turns of these runs that wait elsewhere; what is left in `waiting` waits on.
+    fn take(&self, waiting: &mut Vec<TurnsElsewhere>, runs: &[String]) -> Result<(), Error> {
+        for turns in &mut *waiting {
+            let (taken, left) =
+                std::mem::take(&mut turns.runs).into_iter().partition(|run| runs.contains(run));
+            turns.runs = left;
+            let taken: Vec<String> = taken;
+            if taken.is_empty() {
+                continue;
             }
+            self.make()?;
+            let is_of = |name: &str, run: &String| {
+                name.strip_prefix(run.as_str()).is_some_and(|rest| rest.starts_with('.'))
+            };
+            move_turns(&turns.folder, &self.spools(), |name| taken.iter().any(|run| is_of(name, run)))
+                .map_err(|error| Error::file(&turns.folder, &error))?;
         }
-        self.record.as_ref().map_or(Ok(()), |record| record.write(folder))
+        waiting.retain(|turns| !turns.runs.is_empty());
+        Ok(())
+    }
+
+    /// Makes the folders, and the one around them as the project's own store would, and records the store in the one of its turns.
+    pub(crate) fn make(&self) -> Result<(), Error> {
+        self.place.make()?;
+        if self.originals != self.place {
+            self.originals.make()?;
+        }
+        self.record.as_ref().map_or(Ok(()), |record| record.write(&self.place.path))
     }
 }

@@ -78,8 +78,9 @@ pub struct Options {
     /// Whether calls of a store in a file may block the thread that makes them. For programs that do one thing after the other: it saves a thread.
     /// Otherwise no call blocks an executor.
     pub may_block: bool,
-    /// The answer to [`Workspace::waiting_turns`]: whether turns that wait for a store under another address are stored.
-    pub takes_waiting_turns: bool,
+    /// The answer to [`Workspace::waiting_turns`]: the runs whose turns are stored. Who takes all of them confirms that the address is
+    /// that of the store.
+    pub takes_waiting_turns: Vec<String>,
     /// Called while opening waits for another client of a server, with the reason in one line.
     pub report_wait: Option<fn(&str)>,
 }
@@ -545,7 +546,7 @@ fn open_store(
             server_store::settle_name(&mut store, &*address, is_ours)?;
             let id = on_own_thread(store.store_id())?;
             let folder =
-                server_folder::folder(&*address, id, store.project(), project, options.takes_waiting_turns)?;
+                server_folder::folder(&*address, id, store.project(), project, &options.takes_waiting_turns)?;
             notices.extend(folder.waiting().cloned().map(Notice::WaitingTurns));
             // What goes to a server is masked. Not before it is needed: a redactor takes milliseconds to build.
             let mask = match originals.reach_servers() {
@@ -561,7 +562,7 @@ fn open_store(
             server_store::settle_name(&mut store, &*address, is_ours)?;
             let id = on_own_thread(store.store_id())?;
             let folder =
-                server_folder::folder(&*address, id, store.project(), project, options.takes_waiting_turns)?;
+                server_folder::folder(&*address, id, store.project(), project, &options.takes_waiting_turns)?;
             notices.extend(folder.waiting().cloned().map(Notice::WaitingTurns));
             if let Some(warning) = store.durability().warning().filter(|_| !address.accepts_loss()) {
                 let (address, warning) = (address.to_string(), warning.to_string());

@@ -94,10 +94,10 @@ struct Global {
     #[arg(short = 'C', global = true, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = "Global options")]
     directory: Option<PathBuf>,
 
-    /// Store the interrupted turns that wait for the store under another address, of which RUN is one
+    /// Store the interrupted turn RUN, which waits for the store under another address
     ///
-    /// A store on a server has an id. Turns that this machine keeps for it are not stored under an address that was not used
-    /// here before: it may be that of a copy. On a terminal azureal asks.
+    /// A store on a server has an id. Turns that this machine keeps for it are not stored under an address that is not known to be
+    /// the store's: it may be that of a copy. On a terminal azureal asks. Who stores all of them says that it is that store.
     #[arg(long, global = true, value_name = "RUN", help_heading = "Global options")]
     recover: Option<String>,
 

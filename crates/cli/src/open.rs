@@ -43,9 +43,10 @@ fn open(store: Option<&Path>, may_block: bool) -> Result<Workspace, Failure> {
     }
     if let Ok(workspace) = &opened
         && let Some(waiting) = workspace.waiting_turns()
-        && is_wanted(waiting)?
+        && let wanted = wanted(waiting)?
+        && !wanted.is_empty()
     {
-        options.takes_waiting_turns = true;
+        options.takes_waiting_turns = wanted;
         opened = Workspace::open(Path::new("."), &environment, &options);
     }
     let notices = match &opened {
@@ -68,13 +69,16 @@ pub(crate) fn recover_run(run: &str) {
     RECOVERED_RUN.get_or_init(|| run.to_owned());
 }
 
-/// Finds out whether the user wants turns to be stored that wait under another address of the store.
-fn is_wanted(waiting: &WaitingTurns) -> Result<bool, Failure> {
+/// Finds out which turns the user wants to be stored, of those that wait under another address of the store.
+fn wanted(waiting: &WaitingTurns) -> Result<Vec<String>, Failure> {
     match RECOVERED_RUN.get() {
-        Some(run) if waiting.runs.contains(run) => Ok(true),
+        Some(run) if waiting.runs.contains(run) => Ok(vec![run.clone()]),
         Some(run) => Err(Failure::usage(format!("no interrupted turn {} waits for this store", quoted(run)))
             .with_hint(format!("those that wait are {}", waiting.runs.join(", ")))),
-        None => Ok(ask(&format!("{waiting}.\nStore them there? [y/N] ")) == Answer::Yes),
+        None => match ask(&format!("{waiting}.\nStore them there? [y/N] ")) {
+            Answer::Yes => Ok(waiting.runs.clone()),
+            Answer::No | Answer::Nobody => Ok(Vec::new()),
+        },
     }
 }
 

@@ -11,7 +11,7 @@ use azureal_store::sqlite::StoreFolders;
 use super::{Finding, Fixed, Severity};
 use crate::error::{Error, shown};
 use crate::project::Project;
-use crate::server_folder::{ServerFolder, TurnsElsewhere, turns_elsewhere};
+use crate::server_folder::{ServerFolder, turns_elsewhere};
 
 /// The ending of a file that is set aside.
 const SET_ASIDE: &str = ".damaged";
@@ -37,10 +37,11 @@ pub(super) fn check(spools: &Spools) -> Vec<Finding> {
 pub(super) fn elsewhere(project: &Project, open: Option<&ServerFolder>) -> Vec<Finding> {
     let found = turns_elsewhere(project, open).into_iter();
     found
-        .map(|TurnsElsewhere { folder, store, runs }| {
+        .map(|found| {
+            let (store, runs) = (found.store(), &found.runs);
             let turns = if runs.len() == 1 { "an interrupted turn waits" } else { "interrupted turns wait" };
             let message = format!("{turns} here for {store}: {}", runs.join(", "));
-            Finding::at("turn_elsewhere", Severity::Warning, &folder, message)
+            Finding::at("turn_elsewhere", Severity::Warning, &found.folder, message)
                 .advise("`azureal --store URL list` with the URL of that store stores what waits")
         })
         .collect()
