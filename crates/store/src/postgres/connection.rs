@@ -31,7 +31,7 @@ use crate::server::{
 };
 
 /// The time limit of a call whose work grows with the session, and that may wait for others.
-const LONG_ANSWER: Duration = Duration::from_secs(600);
+pub(super) const LONG_ANSWER: Duration = Duration::from_secs(600);
 
 /// The usual length of an argument with its name.
 const ARGUMENT_CHARS: usize = 32;

@@ -1,18 +1,22 @@
 //! Creating and upgrading the tables: one client does it, the others wait for it, and say for whom.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use azureal_core::StoreError;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Error, GenericClient, IsolationLevel, Transaction};
 use tracing::info;
 
 use super::PostgresOptions;
+use super::connection::LONG_ANSWER;
 use super::dial::Object;
+use super::error::Fault;
 use super::recount;
 use super::schema::{KNOWN, VERSIONS, check_encoding, check_version, in_schema, other};
+use crate::server::ANSWER_TIMEOUT;
 
 /// The key of the lock: the name of the project as a number.
 const LOCK: i64 = i64::from_be_bytes(*b"azureal\0");
@@ -46,23 +50,23 @@ impl Upgrade {
     pub(super) async fn run(self, mut connection: Object) -> Result<(), StoreError> {
         // Under another default isolation, what is read under the lock would be from before the lock.
         let level = IsolationLevel::ReadCommitted;
-        let transaction = connection.build_transaction().isolation_level(level).start().await;
-        let transaction = transaction.map_err(|error| other(&self.place, error))?;
+        let transaction = self.answer(connection.build_transaction().isolation_level(level).start()).await?;
         let limit = format!("SET LOCAL lock_timeout = {}", self.longest_wait.as_millis());
-        transaction.batch_execute(&limit).await.map_err(|error| other(&self.place, error))?;
+        self.answer(transaction.batch_execute(&limit)).await?;
         self.lock(&transaction).await?;
-        let upgraded = self.upgrade(&transaction).await;
+        let upgraded = self.with_a_word(self.upgrade(&transaction)).await;
         let is_locked = matches!(&upgraded, Err(Failed::Driver(error)) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE));
         match upgraded {
             Ok(from) => {
-                transaction.commit().await.map_err(|error| other(&self.place, error))?;
+                let committed = self.with_a_word(self.within(LONG_ANSWER, transaction.commit())).await;
+                committed.map_err(|failed| self.at(failed))?;
                 if let Some(from) = from {
                     info!(from, to = KNOWN, "upgraded the tables");
                 }
                 Ok(())
             }
             Err(_) if is_locked => {
-                transaction.rollback().await.map_err(|error| other(&self.place, error))?;
+                self.answer(transaction.rollback()).await?;
                 let holder = self.holder(&**connection, &self.tables()).await?;
                 let holder = holder.unwrap_or_else(|| "another client".to_owned());
                 Err(self.gave_up(&format!("{holder} has locked a table")))
@@ -77,10 +81,8 @@ impl Upgrade {
         let (began, mut is_reported) = (Instant::now(), false);
         let failed = |error| other(&self.place, error);
         loop {
-            let tried = transaction
-                .query_typed("SELECT pg_try_advisory_xact_lock($1)", &[(&LOCK, Type::INT8)])
-                .await
-                .map_err(failed)?;
+            let lock = "SELECT pg_try_advisory_xact_lock($1)";
+            let tried = self.answer(transaction.query_typed(lock, &[(&LOCK, Type::INT8)])).await?;
             let is_ours: Option<bool> =
                 tried.first().map(|row| row.try_get(0)).transpose().map_err(failed)?;
             if is_ours == Some(true) {
@@ -108,7 +110,10 @@ impl Upgrade {
 
     /// Returns the version that was there, unless it is ours.
     async fn upgrade(&self, transaction: &Transaction<'_>) -> Result<Option<i32>, Failed> {
-        let encoding = transaction.query_typed("SELECT getdatabaseencoding()::text", &[]).await?;
+        // Each of these may wait for a lock, which is refused in time.
+        let soon = self.longest_wait + ANSWER_TIMEOUT;
+        let encoding = "SELECT getdatabaseencoding()::text";
+        let encoding = self.within(soon, transaction.query_typed(encoding, &[])).await?;
         if let Some(row) = encoding.first() {
             check_encoding(&self.place, row.try_get(0)?)?;
         }
@@ -117,26 +122,27 @@ impl Upgrade {
              CREATE TABLE IF NOT EXISTS @schema@.format (version integer NOT NULL);",
             &self.schema,
         );
-        transaction.batch_execute(&begin).await?;
+        self.within(soon, transaction.batch_execute(&begin)).await?;
         // Read under the lock: another client may have upgraded meanwhile.
         let look = in_schema("SELECT version FROM @schema@.format", &self.schema);
-        let found = transaction.query_typed(&look, &[]).await?;
+        let found = self.within(soon, transaction.query_typed(&look, &[])).await?;
         let found: i32 = found.first().map_or(Ok(0), |row| row.try_get(0))?;
         if check_version(&self.place, found)? {
             return Ok(None);
         }
         for version in VERSIONS.iter().skip(usize::try_from(found).unwrap_or_default()) {
-            transaction.batch_execute(&in_schema(version, &self.schema)).await?;
+            let step = in_schema(version, &self.schema);
+            self.within(LONG_ANSWER, transaction.batch_execute(&step)).await?;
         }
         if found == 1 {
-            recount::recount(transaction, &self.schema).await?;
+            self.within(LONG_ANSWER, recount::recount(transaction, &self.schema)).await?;
         }
         // The row has the id of the store, which stays.
         let note = format!(
             "INSERT INTO @schema@.format (version) SELECT {KNOWN} WHERE NOT EXISTS (SELECT 1 FROM @schema@.format);
              UPDATE @schema@.format SET version = {KNOWN}"
         );
-        transaction.batch_execute(&in_schema(&note, &self.schema)).await?;
+        self.within(LONG_ANSWER, transaction.batch_execute(&in_schema(&note, &self.schema))).await?;
         Ok(Some(found))
     }
 
@@ -154,8 +160,42 @@ impl Upgrade {
              FROM pg_locks JOIN pg_stat_activity USING (pid)
              WHERE granted AND pid <> pg_backend_pid() AND {condition} ORDER BY xact_start LIMIT 1"
         );
-        let found = client.query_typed(&sql, &[]).await.map_err(|error| other(&self.place, error))?;
+        let found = self.answer(client.query_typed(&sql, &[])).await?;
         found.first().map(|row| row.try_get(0)).transpose().map_err(|error| other(&self.place, error))
+    }
+
+    /// Waits so long for the server.
+    async fn within<R>(
+        &self,
+        limit: Duration,
+        work: impl Future<Output = Result<R, Error>>,
+    ) -> Result<R, Failed> {
+        match timeout(limit, work).await {
+            Ok(answer) => answer.map_err(Failed::Driver),
+            Err(_) => Err(Failed::Store(Fault::Silent.at(&self.place, limit))),
+        }
+    }
+
+    /// Waits for what a server answers at once.
+    async fn answer<R>(&self, work: impl Future<Output = Result<R, Error>>) -> Result<R, StoreError> {
+        self.within(ANSWER_TIMEOUT, work).await.map_err(|failed| self.at(failed))
+    }
+
+    /// Reports work that takes a while.
+    async fn with_a_word<R>(&self, work: impl Future<Output = R>) -> R {
+        let mut work = pin!(work);
+        if let Ok(done) = timeout(REPORTED_AFTER, &mut work).await {
+            return done;
+        }
+        (self.report_wait)(&format!("{}: creating or upgrading the tables", self.place));
+        work.await
+    }
+
+    fn at(&self, failed: Failed) -> StoreError {
+        match failed {
+            Failed::Driver(error) => other(&self.place, error),
+            Failed::Store(error) => error,
+        }
     }
 
     fn tables(&self) -> String {

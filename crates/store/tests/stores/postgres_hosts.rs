@@ -153,6 +153,31 @@ fn report(line: &str) {
 }
 
 #[test]
+fn tables_are_made_with_a_word_and_a_limit() {
+    let Some(server) = PostgresServer::start_with(&[("fsync", "off")], &[]) else { return };
+    let proxy = CuttingProxy::start(server.port());
+    let url = format!("{}?sslmode=disable", server.url_at(proxy.port()));
+    let options =
+        PostgresOptions { report_wait: report, retry_budget: Duration::ZERO, ..PostgresOptions::default() };
+    let is_there = |sql: &str| (server.sql(sql) != "0").then_some(());
+    let other = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+    thread::scope(|scope| {
+        scope.spawn(|| server.sql("BEGIN; CREATE SCHEMA azureal; SELECT pg_sleep(5); ROLLBACK"));
+        until("somebody who makes the schema", || is_there(other));
+        let opening = scope.spawn(|| wait(PostgresStore::open(&url.parse().unwrap(), options)).err());
+        until("an upgrade that waits", || is_there(waits));
+        // From now on the server says nothing, also not that the wait is over.
+        proxy.set_swallows_answers(true);
+        let error = opening.join().unwrap();
+        assert!(matches!(error, Some(StoreError::Unreachable { .. })), "{error:?}");
+    });
+    let place = format!("postgres://127.0.0.1:{}/postgres", proxy.port());
+    let reports = REPORTS.lock().unwrap().remove(&place).unwrap_or_default();
+    assert!(reports.len() == 1 && reports[0].contains("creating or upgrading the tables"), "{reports:?}");
+}
+
+#[test]
 fn an_upgrade_waits_for_another_with_a_word_and_a_limit() {
     let Some(server) = PostgresServer::start_with(&[("fsync", "off")], &[]) else { return };
     let sleeping = |seconds: u32| {
