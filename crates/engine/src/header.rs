@@ -203,12 +203,13 @@ pub(crate) struct Header {
 pub(crate) const LARGEST_HEADER: u64 = 72 << 20;
 
 impl Header {
-    /// Reads the lines that are ours. One that was cut by a crash is the last one, and not yet a fact.
+    /// Reads the lines that are ours. One that was cut is not a fact, and does not hide those after it: after a crash it is the last
+    /// one, and after a moment with a full disk others follow.
     pub(crate) fn read(header: impl Read) -> io::Result<Self> {
         let mut lines = BufReader::new(header.take(LARGEST_HEADER));
         let (mut header, mut line) = (Self::default(), Vec::new());
         // The zeros that a loss of power or a sparse file leaves are not read to their end.
-        while matches!(lines.fill_buf()?.first(), Some(b'{' | b'"')) {
+        while matches!(lines.fill_buf()?.first(), Some(b'{' | b'"' | b'\n')) {
             line.clear();
             lines.read_until(b'\n', &mut line)?;
             match serde_json::from_slice(&line) {
@@ -224,9 +225,26 @@ impl Header {
                 Ok(HeaderLine::Imported(record)) => header.imported = Some(record),
                 // Masking again masks no more.
                 Ok(HeaderLine::Masked(masked)) => drop(header.masked.get_or_insert(masked)),
+                Err(_) if line.ends_with(b"\n") => {}
                 Err(_) => break,
             }
         }
         Ok(header)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_was_cut_does_not_hide_those_after_it() {
+        let cancelled = |header: &str| Header::read(header.as_bytes()).unwrap().cancels;
+        for cut in ["", "\n", "{\"process\":{\"pid\":7,", "{\"process\":{\"pid\":7,\n"] {
+            // The line that stands right behind the cut is lost with it, the next one is not.
+            let expected = if cut.is_empty() || cut.ends_with('\n') { 2 } else { 1 };
+            assert_eq!(cancelled(&format!("{cut}\"cancel\"\n\"cancel\"\n")), expected, "{cut:?}");
+        }
+        assert_eq!(cancelled("\"cancel\"\n{\"proc"), 1);
     }
 }

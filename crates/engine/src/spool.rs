@@ -9,7 +9,7 @@ use std::any::Any;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -476,9 +476,22 @@ pub(crate) fn create_locked(folder: &Folder, path: &Path) -> Result<File, SpoolE
     }
 }
 
-/// Adds a line to a header, in one write: other processes add lines too.
+/// Adds a line to a header, in one write: other processes add lines too. A line before it that was cut, because the disk was full,
+/// is ended.
 pub(crate) fn add_line(header: &mut File, line: &HeaderLine, path: &Path) -> Result<(), SpoolError> {
-    header.write_all(line_of(line, path)?.as_bytes()).map_err(at(path))
+    let mut text = line_of(line, path)?;
+    if !ends_with_line(header).map_err(at(path))? {
+        text.insert(0, '\n');
+    }
+    header.write_all(text.as_bytes()).map_err(at(path))
+}
+
+/// Returns whether a file is empty, or its last line is whole.
+fn ends_with_line(file: &File) -> io::Result<bool> {
+    let Some(last) = file.metadata()?.len().checked_sub(1) else { return Ok(true) };
+    let mut byte = [b'\n'];
+    file.read_exact_at(&mut byte, last)?;
+    Ok(byte == *b"\n")
 }
 
 fn line_of(line: &HeaderLine, path: &Path) -> Result<String, SpoolError> {
@@ -663,6 +676,22 @@ pub(crate) mod tests {
                 FoundSpool::Owned(..) => panic!("nobody owns it"),
             }
         }
+    }
+
+    #[test]
+    fn what_is_noted_after_a_line_that_was_cut_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let spools = Spools::new(folder.path().join("spool"));
+        let mut spool = spools.begin(turn("a")).unwrap();
+        // The disk was full for a moment.
+        let mut header = fs::OpenOptions::new().append(true).open(&spool.header_path).unwrap();
+        header.write_all(b"{\"process\":{\"pid\":7,").unwrap();
+        assert_eq!(spools.cancel(&turn("a")).unwrap(), CancelNoted::InTime(None));
+        assert!(spool.is_cancelled() && spool.cancel_sign().is_set_by_another());
+        header.write_all(b"{\"proc").unwrap();
+        spool.note_ended(&ending()).unwrap();
+        drop(spool);
+        assert_eq!(taken(&spools).ended(), Some(ending()));
     }
 
     #[test]
