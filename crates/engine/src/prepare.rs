@@ -1,5 +1,6 @@
 //! Before an agent is asked: the session, its lease, what was interrupted in it, and the options of the turn.
 
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, OnceLock};
@@ -7,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use azureal_core::{NewSession, SessionId, SessionRecord, SessionSnapshot, StoreError};
-use azureal_process::ProcessIdentity;
+use azureal_process::{FollowError, ProcessIdentity};
 use futures_channel::oneshot;
 use futures_executor::block_on;
 use tracing::{info, warn};
@@ -24,6 +25,7 @@ use crate::output_limit::OutputLimit;
 use crate::recover::{Recovered, recover, recover_found};
 use crate::request::{SessionTarget, TurnOptions, TurnRequest, TurnStart};
 use crate::session_lease::{SessionLease, SessionLeased, lease_session};
+use crate::spool::OUTPUT;
 use crate::turn_event::{Accepted, Busy, FinishedTurn, OriginalRunEvent, TurnError, TurnEvent};
 use crate::turn_machine::Input;
 
@@ -342,6 +344,10 @@ impl Preparation {
                 Recovered::Failed(_, IngestError::Store(error)) if is_ours && !is_lasting(&error) => {
                     return Err(TurnError::Store(error));
                 }
+                Recovered::Failed(turn, error) if is_ours && may_pass(&error) => {
+                    let spool = self.engine.spools.folder_of(&turn).join(format!("{}.{OUTPUT}", turn.run));
+                    return Err(TurnError::Unstored { session, spool, source: error });
+                }
                 found if is_news => self.post(TurnEvent::Recovered(Box::new(found))),
                 _ => {}
             }
@@ -447,6 +453,16 @@ fn switches_model(snapshot: &SessionSnapshot, options: &TurnOptions) -> bool {
 /// Returns whether a turn that the store refused for this reason will never be stored.
 fn is_lasting(error: &StoreError) -> bool {
     matches!(error, StoreError::NoSuchSession(_) | StoreError::TooLarge { .. })
+}
+
+/// Returns whether a turn that was not stored for this reason may be stored later.
+fn may_pass(error: &IngestError) -> bool {
+    match error {
+        IngestError::Store(error) => !is_lasting(error),
+        IngestError::Output(FollowError::Unreadable { source, .. }) => source.kind() != ErrorKind::NotFound,
+        IngestError::Spool(_) => true,
+        IngestError::Output(_) | IngestError::NoSession(_) => false,
+    }
 }
 
 /// Returns whether a session has no events, and so can be deleted without loss.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use azureal_core::agent::{AgentError, AgentOutput, CacheSeen};
 use azureal_core::event::{Complete, Outcome};
 use azureal_core::{Holder, Seq, SessionId, SessionRecord, StoreError};
-use azureal_process::ProcessIdentity;
+use azureal_process::{FollowError, ProcessIdentity};
 use futures_channel::oneshot;
 
 use crate::bridge::Control;
@@ -212,6 +212,17 @@ pub enum TurnError {
         /// The session.
         session: SessionId,
     },
+    /// An earlier turn of the session is not stored, and may be stored later: then it would stand behind this one, which did not
+    /// begin.
+    #[error("an earlier turn of {session} is not stored: {}", reason(.source))]
+    Unstored {
+        /// The session.
+        session: SessionId,
+        /// The output of the earlier turn.
+        spool: PathBuf,
+        /// The reason.
+        source: IngestError,
+    },
     /// A context command refused the turn, or the gathering of the first turn of a session was stopped. Nothing was stored.
     #[error("the context could not be gathered")]
     NotGathered {
@@ -240,6 +251,14 @@ pub enum TurnError {
     /// The thread of the turn ended without a result.
     #[error("the turn was lost")]
     Lost,
+}
+
+/// Returns why a turn is not stored, with what the system says of a file that cannot be read.
+fn reason(error: &IngestError) -> String {
+    match error {
+        IngestError::Output(FollowError::Unreadable { source, .. }) => format!("{error}: {source}"),
+        _ => error.to_string(),
+    }
 }
 
 impl From<LeaseError> for TurnError {

@@ -37,6 +37,12 @@ impl From<TurnError> for Error {
                 "the turn of {session} was cancelled, and your prompt was not sent"
             ))
             .with_hint(format!("`azureal show {session}` shows its output so far")),
+            TurnError::Unstored { ref spool, .. } => {
+                Self::new("not_begun", format!("the turn could not be begun: {error}")).with_hint(format!(
+                    "your prompt was not sent; see to the rights and names of {}, or move it elsewhere, and try again",
+                    quoted(&spool.to_string_lossy())
+                ))
+            }
             TurnError::NotGathered { outcome, ref source } => match outcome {
                 Some(Outcome::Cancelled) => Self::cancelled("cancelled while the context commands ran"),
                 Some(Outcome::Timeout) => Self::new("timeout", "the context commands took too long"),

@@ -1,6 +1,9 @@
 //! Turns that are not stored yet when the next one of their session is sent: it waits for them.
 
+use std::fs::Permissions;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use azureal_core::agent::Ending;
 use azureal_core::event::{Complete, Outcome};
@@ -59,6 +62,41 @@ fn a_turn_waits_while_another_process_stores_the_last_one() {
         project.texts(),
         ["before the crash", "what the first one said", "the second prompt", "second"]
     );
+}
+
+#[test]
+fn a_turn_does_not_begin_beside_one_whose_output_cannot_be_read_now() {
+    let set_mode = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    let project = Project::in_memory();
+    let session = project.session.number();
+    let script = || format!("touch asked; {}; {DONE}", says("second"));
+    for (round, is_link) in [(1, false), (2, true)] {
+        leave_a_turn(&project, session, &format!("unreadable{round}"));
+        let path = taken(&project.spools, session).output_path().to_owned();
+        let backup = project.path("backup");
+        if is_link {
+            std::fs::hard_link(&path, &backup).unwrap();
+        } else {
+            set_mode(&path, 0o644);
+        }
+        let before = project.texts();
+        let refused = project.submit("the second prompt", Script::options(script())).result();
+        assert!(
+            matches!(&refused, Err(TurnError::Unstored { spool, .. }) if *spool == path),
+            "{is_link}: {refused:?}"
+        );
+        assert_eq!((project.texts(), project.path("asked").exists()), (before.clone(), false));
+        if is_link {
+            std::fs::remove_file(backup).unwrap();
+        } else {
+            set_mode(&path, 0o600);
+        }
+        project.submit("the second prompt", Script::options(script())).result().unwrap();
+        std::fs::remove_file(project.path("asked")).unwrap();
+        let texts = project.texts();
+        let told = ["before the crash", "what the first one said", "the second prompt", "second"];
+        assert_eq!(texts[before.len()..], told);
+    }
 }
 
 /// Starts an agent that works without an azureal until there is a file `gate`.
