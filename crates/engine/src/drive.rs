@@ -131,8 +131,15 @@ pub(crate) struct Run {
     pub(crate) session: Option<(SessionRecord, u64)>,
     /// The state of the worktree before the turn, once the context is gathered.
     pub(crate) before: Option<BeforeTurn>,
-    /// The thread that notes the agent's own name of the run in the store.
-    noting: Option<thread::JoinHandle<()>>,
+    /// The threads that note the agent's own name of the run in the store: one for each start of its program.
+    noting: Vec<thread::JoinHandle<()>>,
+}
+
+impl Run {
+    /// Waits for the threads that note the run. The append removes the note, so no note may come after it.
+    fn wait_until_noted(&mut self) {
+        self.noting.drain(..).for_each(|noting| drop(noting.join()));
+    }
 }
 
 impl Driver {
@@ -250,7 +257,7 @@ impl Driver {
                     }
                 });
                 if let Some(run) = &mut self.run {
-                    run.noting = Some(noting);
+                    run.noting.push(noting);
                 }
                 None
             }
@@ -388,7 +395,7 @@ impl Driver {
             output_end: Arc::default(),
             session: None,
             before: None,
-            noting: None,
+            noting: Vec::new(),
         });
         let (sender, poster, may_compact) = (self.sender.clone(), self.poster.clone(), !self.was_compacted);
         let first = self.first_commands.take();
@@ -507,10 +514,7 @@ impl Driver {
         let changes = changes.and_then(|((recorder, before), (record, _))| {
             recorder.after(&snapshot_owner(record), before, &mut |text| self.notice(text))
         });
-        if let Some(noting) = run.noting.take() {
-            // The append removes the note, so it must not come later.
-            drop(noting.join());
-        }
+        run.wait_until_noted();
         let ingested =
             block_on(ingest(&**store, agent, run.spool, ending, &run.destination, environment, changes));
         let stored = self.settle(ingested, run.session.map(|(record, _)| record), &output);
@@ -547,6 +551,7 @@ impl Driver {
             ..Ending::default()
         };
         let (ending, cancel) = self.close(&mut run.spool, ending);
+        run.wait_until_noted();
         let store = &*self.task.engine.store;
         let output = run.spool.output_path().to_owned();
         let ingested = block_on(ingest_unstarted(
