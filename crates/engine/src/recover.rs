@@ -154,11 +154,21 @@ pub async fn recover(engine: &EngineOptions) -> Result<Vec<Recovered>, SpoolErro
     let in_use = MarkersInUse::of(&[SESSION_MARKER]);
     for (session, run) in lost {
         let noted = recover_noted(engine, session, run, &in_use).await;
+        if matches!(noted, Ok(Noted::Missing | Noted::Busy)) && !is_still_noted(engine, session, run).await {
+            // Its own azureal has stored it since the notes were read.
+            continue;
+        }
         let noted = Recovered::Noted(session, run.to_owned(), noted);
         noted.log();
         recovered.push(noted);
     }
     Ok(recovered)
+}
+
+/// Returns whether a run is noted still; also where the store does not say.
+async fn is_still_noted(engine: &EngineOptions, session: SessionId, run: &str) -> bool {
+    let is_it = |(id, note): &(SessionId, String)| *id == session && engine.run_of(note) == Some(run);
+    engine.store.noted_runs().await.map_or(true, |noted| noted.iter().any(is_it))
 }
 
 /// Does the same with the spools alone. Where there is none, the store is not asked.
