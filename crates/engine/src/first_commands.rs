@@ -67,6 +67,8 @@ impl Preparation {
             commands.join()
         });
         match ran {
+            // The cancel came when the last command had just ended.
+            Ok(Ok(_)) if stop.is_stopped() => Err(not_gathered(stopped, GatherError::Stopped)),
             Ok(Ok(ran)) => Ok(Some(ran)),
             Ok(Err(CommandsEnded::ByFailure(run))) => {
                 Err(not_gathered(Outcome::Failed, GatherError::of_failure(*run)))
