@@ -375,6 +375,8 @@ fn run(setup: &Compactor<'_>, who: &Summariser, request: &AgentRequest) -> Resul
         run: run.clone(),
         session: setup.session.number(),
         session_made: String::new(),
+        after: 0,
+        generation: None,
         prompt: String::new(),
         goes_on: false,
         agent: who.agent.name().to_owned(),

@@ -87,6 +87,8 @@ pub(crate) struct Driver {
     snapshot: Option<SessionSnapshot>,
     /// When the session was created.
     session_made: String,
+    /// The generation of the session when this driver began. If it changes, so does what `last_event` says.
+    generation: u64,
     /// The last event of the session, as far as this driver knows.
     last_event: Seq,
     /// Whether the session was compacted since the user's last prompt: once is enough.
@@ -158,6 +160,7 @@ impl Driver {
             poster,
             run: None,
             session_made: snapshot.record.created_at.clone(),
+            generation: snapshot.record.generation,
             last_event: Seq(snapshot.record.counts.events),
             snapshot: Some(snapshot),
             was_compacted: false,
@@ -366,6 +369,8 @@ impl Driver {
             run: name.clone(),
             session: session.number(),
             session_made: self.session_made.clone(),
+            after: self.last_event.0,
+            generation: Some(self.generation),
             prompt: prompt.clone(),
             goes_on,
             agent: options.agent.name().to_owned(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use azureal_core::agent::{Ending, Exit};
 use azureal_core::event::Outcome;
-use azureal_core::{Event, SessionId};
+use azureal_core::{Event, Operation, Seq, SessionId, Uuid};
 use azureal_process::ProcessIdentity;
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +23,12 @@ pub struct SpooledTurn {
     /// The time at which that session was created: in another store, another session has its number.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub session_made: String,
+    /// The number of events that the session had before.
+    #[serde(default)]
+    pub after: u64,
+    /// The [generation](azureal_core::SessionRecord::generation) that the session had before, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<u64>,
     /// The prompt as it was typed.
     pub prompt: String,
     /// Whether azureal wrote the prompt, to continue with an agent that was stopped to compact the session.
@@ -54,6 +60,12 @@ impl SpooledTurn {
     /// Returns the session that it belongs to.
     pub fn session_id(&self) -> Option<SessionId> {
         SessionId::new(self.session)
+    }
+
+    /// Returns the operation that stores the turn, in whichever process: the run; `None` if the state of the session was not noted.
+    pub(crate) fn operation(&self) -> Option<Operation> {
+        let id = Uuid::parse_str(&self.run).ok()?;
+        Some(Operation { id, after: Seq(self.after), generation: self.generation? })
     }
 
     /// Returns the event that the turn begins with: the prompt, or that it continues after a compaction, which no user has

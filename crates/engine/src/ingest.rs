@@ -1,8 +1,10 @@
 //! Storing a turn: the spool is read again from its beginning and appended in one transaction. Then it becomes the turn's
 //! original, or is removed: see [`crate::settle`].
 //!
-//! **Once.** The transaction sets a mark with the run's name, and removes the session's note of the run. The mark is
-//! removed after the spool, when that removal is durable. A spool whose mark is set is in the store: it is only settled.
+//! **Once.** The run is the [operation](azureal_core::Operation) of the append: a store that gets it from two processes, because the
+//! first one does not learn what became of it, appends it once. The transaction sets a mark with the run's name, and removes the
+//! session's note of the run. The mark is removed after the spool, when that removal is durable. A spool whose mark is set is in the
+//! store: it is only settled.
 //!
 //! **Under a lease.** If the session was taken over while the turn ran, the store refuses it: the other has gone on
 //! without it. It is then stored as what it is, a branch: in a fork of the session from where the turn began. A turn that
@@ -14,8 +16,8 @@ use std::path::PathBuf;
 use azureal_core::agent::{Agent, AgentOutput, CacheSeen, Ending};
 use azureal_core::event::{Complete, Outcome, Usage};
 use azureal_core::{
-    Appended, Event, LARGEST_EVENT, LeaseId, NewMark, NewSession, NewTurn, Seq, SessionId, SessionStore,
-    StoreError, compact_event, rendered_chars,
+    Appended, Event, LARGEST_EVENT, LeaseId, NewMark, NewSession, NewTurn, Operation, Seq, SessionId,
+    SessionStore, StoreError, Uuid, compact_event, rendered_chars,
 };
 use azureal_process::{ChildEnvironment, FollowError};
 
@@ -438,6 +440,8 @@ async fn store_once(
                 }),
                 used_in: spool.turn().used_in.clone(),
                 ends_run: true,
+                // Another process may send it too, while the server still works on the first try.
+                operation: spool.turn().operation(),
                 session_created: Some(made.clone()).filter(|made| !made.is_empty()),
                 ..NewTurn::verbatim(events)
             };
@@ -467,15 +471,28 @@ async fn append(
     store: &dyn SessionStore,
     session: SessionId,
     created_at: &str,
-    turn: NewTurn,
+    mut turn: NewTurn,
     destination: &Destination,
 ) -> Result<(SessionId, Option<Appended>), StoreError> {
-    let Destination::Leased(lease, began_after) = destination else {
-        return Ok((session, Some(store.append(session, turn).await?)));
+    let lease = match destination {
+        Destination::Leased(lease, _) => Some(lease.clone()),
+        Destination::Live | Destination::Recovered => None,
     };
-    let leased = NewTurn { lease: Some(lease.clone()), ..turn.clone() };
-    match store.append(session, leased).await {
-        Err(StoreError::Fenced(_)) => {
+    let sent = |turn: &NewTurn| NewTurn { lease: lease.clone(), ..turn.clone() };
+    let mut appended = store.append(session, sent(&turn)).await;
+    if let (Err(StoreError::Cleared(_)), Some(operation)) = (&appended, turn.operation) {
+        if let Some(mark) = &turn.mark
+            && let Some(stored) = store.mark(&mark.name).await?
+        {
+            // It was in the session when that was cleared.
+            return Ok((stored.session, None));
+        }
+        let generation = store.get(session).await?.generation;
+        turn.operation = Some(sent_again(operation, generation));
+        appended = store.append(session, sent(&turn)).await;
+    }
+    match (appended, destination) {
+        (Err(StoreError::Fenced(_)), Destination::Leased(_, began_after)) => {
             // A process of this machine that took the session over may have stored it meanwhile.
             if let Some(mark) = &turn.mark
                 && let Some(stored) = store.mark(&mark.name).await?
@@ -489,11 +506,88 @@ async fn append(
             }
             let worktree = record.worktree;
             // A fork is created now.
-            let turn = NewTurn { session_created: None, ..turn };
+            let turn = NewTurn { session_created: None, operation: None, ..turn };
             let fork =
                 store.fork(session, *began_after, NewSession { worktree, ..NewSession::default() }).await?;
             Ok((fork, Some(store.append(fork, turn).await?)))
         }
-        appended => Ok((session, Some(appended?))),
+        (appended, _) => Ok((session, Some(appended?))),
+    }
+}
+
+/// Returns the operation of a turn that is not stored and whose session was cleared since it began. Each process that sends it finds
+/// the same one.
+fn sent_again(operation: Operation, generation: u64) -> Operation {
+    let id = Uuid::from_u128(operation.id.as_u128().wrapping_add(u128::from(generation)));
+    Operation { id, after: Seq::START, generation }
+}
+
+#[cfg(test)]
+mod tests {
+    use azureal_agents::offline::Offline;
+    use azureal_core::Page;
+    use azureal_store::MemoryStore;
+    use futures_executor::block_on;
+
+    use super::*;
+    use crate::Spools;
+    use crate::spool::tests::turn;
+
+    /// A run in a session, which several processes may store.
+    struct World {
+        store: MemoryStore,
+        session: SessionId,
+        run: String,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let store = MemoryStore::default();
+            let session = block_on(store.create(NewSession::default())).unwrap();
+            let earlier = NewTurn::verbatim([Event::user("before"), Event::assistant("now")]);
+            block_on(store.append(session, earlier)).unwrap();
+            Self { store, session, run: Uuid::new_v4().simple().to_string() }
+        }
+
+        /// Stores the run once more, by a process that knows nothing of the others.
+        fn ingest(&self, destination: &Destination) -> Ingested {
+            let folder = tempfile::tempdir().unwrap();
+            let (session, generation) = (self.session.number(), Some(0));
+            let turn = SpooledTurn { session, after: 2, generation, ..turn(&self.run) };
+            let spool = Spools::new(folder.path().join("spool")).begin(turn).unwrap();
+            let stored =
+                ingest_unstarted(&self.store, &Offline, spool, Outcome::Failed, "no room", destination);
+            block_on(stored).unwrap()
+        }
+
+        fn prompts(&self) -> usize {
+            let events = block_on(self.store.read(self.session, Page::After(Seq::START, 100))).unwrap();
+            events.iter().filter(|event| event.kind == "UserMessage").count()
+        }
+    }
+
+    #[test]
+    fn a_run_that_two_processes_store_is_one_turn() {
+        let world = World::new();
+        let first = world.ingest(&Destination::Live);
+        assert_eq!(first.appended.map(|appended| appended.first), Some(Seq(3)));
+        for destination in [Destination::Recovered, Destination::Live] {
+            assert_eq!(world.ingest(&destination).appended, first.appended, "{destination:?}");
+        }
+        assert_eq!(world.prompts(), 2);
+    }
+
+    #[test]
+    fn a_run_whose_session_was_cleared_meanwhile_is_stored_once() {
+        let world = World::new();
+        block_on(world.store.clear(world.session)).unwrap();
+        for destination in [Destination::Live, Destination::Recovered] {
+            assert_eq!(
+                world.ingest(&destination).appended.map(|appended| appended.first),
+                Some(Seq(1)),
+                "{destination:?}"
+            );
+        }
+        assert_eq!(world.prompts(), 1);
     }
 }

@@ -527,6 +527,8 @@ pub(crate) mod tests {
             run: run.into(),
             session: 3,
             session_made: String::new(),
+            after: 0,
+            generation: None,
             prompt: "do \"it\"\nnow".into(),
             goes_on: false,
             agent: "claude".into(),

@@ -213,6 +213,8 @@ impl Project {
             run: run.into(),
             session: self.session.number(),
             session_made: String::new(),
+            after: 0,
+            generation: None,
             prompt: "before the crash".into(),
             goes_on: false,
             agent: "offline".into(),

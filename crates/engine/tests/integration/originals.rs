@@ -89,6 +89,8 @@ fn turn(session: SessionId, run: &str, agent: &str) -> SpooledTurn {
         run: run.into(),
         session: session.number(),
         session_made: String::new(),
+        after: 0,
+        generation: None,
         prompt: "do it".into(),
         goes_on: false,
         agent: agent.into(),

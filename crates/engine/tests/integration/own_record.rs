@@ -182,6 +182,8 @@ fn complete_of(project: &Project, output: &str) -> Complete {
         run: "aa".into(),
         session: project.session.number(),
         session_made: String::new(),
+        after: 0,
+        generation: None,
         prompt: "Tidy the project".into(),
         goes_on: false,
         agent: "codex".into(),

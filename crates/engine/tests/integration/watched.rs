@@ -38,6 +38,8 @@ fn who_watches_a_store_hears_when_a_turn_begins_and_ends() {
         run: "run".to_owned(),
         session: session.number(),
         session_made: String::new(),
+        after: 0,
+        generation: None,
         prompt: "Go".to_owned(),
         goes_on: false,
         agent: "claude".to_owned(),
