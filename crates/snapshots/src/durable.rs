@@ -7,9 +7,11 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use azureal_files::Folder;
 use tracing::{info, warn};
@@ -17,7 +19,7 @@ use tracing::{info, warn};
 use crate::error::{At, Error};
 use crate::git::{Deadline, PATIENT};
 use crate::import::NAME;
-use crate::loose::{Loose, loose, remove};
+use crate::loose::{Condition, Loose, loose, remove};
 use crate::notes::{pins, sync_notes};
 use crate::packs::{Effort, is_much, packs};
 use crate::places::read_start;
@@ -92,7 +94,8 @@ impl Worktree {
         if let Err(error @ Error::Git { .. }) = pack(&found) {
             // Another process has removed some, or they are damaged.
             warn!(%error, "packs the objects of a turn again");
-            let is_left = |object: &Loose| object.is_sound(Deadline::after(PATIENT)).unwrap_or(false);
+            let is_left =
+                |object: &Loose| matches!(object.condition(Deadline::after(PATIENT)), Ok(Condition::Sound));
             found.retain(is_left);
             pack(&found)?;
         }
@@ -135,7 +138,7 @@ impl Worktree {
         let damaged = damaged(&home.objects, deadline)?;
         if !damaged.is_empty() {
             warn!(objects = damaged.len(), "objects of snapshots are damaged, and are written again");
-            remove_indexes(home)?;
+            self.remove_free_indexes(home)?;
             damaged.iter().try_for_each(Loose::remove)?;
         } else if !state.is_durable
             && let Some(ids) = self.index_ids(&index)
@@ -146,6 +149,24 @@ impl Worktree {
         }
         state.is_current &= state.is_durable && damaged.is_empty();
         self.is_checked.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Removes our index, and those of other worktrees that no process uses: each may refer to an object that is removed. Without its index, a
+    /// snapshot that is being taken would have no file. It asks for each object itself, and is taken again if one is missing.
+    fn remove_free_indexes(&self, home: &Home) -> Result<(), Error> {
+        home.own.remove(OsStr::new(NAME)).at(&home.own.join(NAME))?;
+        let path = home.repository.join("worktrees");
+        let worktrees = home.repository.open_folder(OsStr::new("worktrees")).at(&path)?;
+        for name in worktrees.names().at(&path)?.into_iter().filter(|name| *name != self.places.name()) {
+            let Ok(worktree) = worktrees.open_folder(&name) else { continue };
+            let lock = match worktrees.open_folder(&name).at(&path)?.hold(Duration::ZERO) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
+                lock => lock.at(&path)?,
+            };
+            worktree.remove(OsStr::new(NAME)).at(&worktree.join(NAME))?;
+            drop(lock);
+        }
         Ok(())
     }
 
@@ -161,14 +182,14 @@ impl Worktree {
 pub(crate) fn damaged(objects: &Folder, deadline: Deadline<'_>) -> Result<Vec<Loose>, Error> {
     let mut damaged = Vec::new();
     for object in loose(objects)? {
-        if !object.is_sound(deadline)? {
+        if object.condition(deadline)? == Condition::Damaged {
             damaged.push(object);
         }
     }
     Ok(damaged)
 }
 
-/// Removes the indexes of all worktrees: each may refer to an object that is removed.
+/// Removes the indexes of all worktrees: each may refer to an object that is removed. The caller holds the locks of all.
 pub(crate) fn remove_indexes(home: &Home) -> Result<(), Error> {
     let path = home.repository.join("worktrees");
     let worktrees = home.repository.open_folder(OsStr::new("worktrees")).at(&path)?;

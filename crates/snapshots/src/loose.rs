@@ -25,6 +25,16 @@ const HEADER: usize = 64;
 /// The contents of copied objects, while they are copied.
 const COPIES: &str = "copies";
 
+/// What is found in the place of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Condition {
+    Sound,
+    /// It is empty, cut or another content.
+    Damaged,
+    /// Another process has packed it and removed the file.
+    Gone,
+}
+
 /// A file of an object.
 pub(crate) struct Loose {
     pub(crate) folder: Folder,
@@ -41,12 +51,16 @@ impl Loose {
         self.folder.remove(&self.name).at(&self.folder.join(&self.name))
     }
 
-    /// Returns whether the file has a whole object.
-    pub(crate) fn is_sound(&self, deadline: Deadline<'_>) -> Result<bool, Error> {
-        let Ok(file) = self.folder.open_shared_file(&self.name) else { return Ok(false) };
-        let Ok(length) = file.metadata().map(|found| found.len()) else { return Ok(false) };
+    /// Returns whether the file has a whole object. A file that cannot be opened may have one: that is an error, and no damage.
+    pub(crate) fn condition(&self, deadline: Deadline<'_>) -> Result<Condition, Error> {
+        let path = self.folder.join(&self.name);
+        let file = match self.folder.open_shared_file(&self.name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Condition::Gone),
+            opened => opened.at(&path)?,
+        };
+        let length = file.metadata().at(&path)?.len();
         let mut decoder = ZlibDecoder::new(BufReader::new(file));
-        let Some(size) = read_header(&mut decoder) else { return Ok(false) };
+        let Some(size) = read_header(&mut decoder) else { return Ok(Condition::Damaged) };
         let (mut read, mut piece) = (0, vec![0; 64 * 1024]);
         loop {
             if deadline.is_over() {
@@ -54,12 +68,12 @@ impl Loose {
             }
             match decoder.read(&mut piece) {
                 // The end of the stream has a checksum.
-                Ok(0) => return Ok(read == size && decoder.total_in() == length),
-                Ok(more) => read += more as u64,
-                Err(_) => return Ok(false),
+                Ok(0) if read == size && decoder.total_in() == length => return Ok(Condition::Sound),
+                Ok(more) if more > 0 => read += more as u64,
+                _ => return Ok(Condition::Damaged),
             }
             if read > size {
-                return Ok(false);
+                return Ok(Condition::Damaged);
             }
         }
     }

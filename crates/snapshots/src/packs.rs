@@ -10,7 +10,7 @@ use rustix::fs::OFlags;
 
 use crate::error::{At, Error};
 use crate::git::{Deadline, args};
-use crate::loose::loose;
+use crate::loose::{Condition, loose};
 use crate::places::ObjectFormat;
 use crate::project_index::hex;
 use crate::scratch::Scratch;
@@ -159,9 +159,11 @@ impl Worktree {
         let home = self.open_home()?;
         let _lock = self.lock_packs(&home)?;
         if found.len() > FEW {
-            let sound = found.into_iter().map(|object| Ok((object.is_sound(Deadline::after(TIME))?, object)));
-            let sound: Vec<_> = sound.collect::<Result<Vec<_>, Error>>()?;
-            let sound: Vec<_> = sound.into_iter().filter(|(is_sound, _)| *is_sound).map(|it| it.1).collect();
+            let checked =
+                found.into_iter().map(|object| Ok((object.condition(Deadline::after(TIME))?, object)));
+            let mut sound = checked.collect::<Result<Vec<_>, Error>>()?;
+            sound.retain(|(condition, _)| *condition == Condition::Sound);
+            let sound: Vec<_> = sound.into_iter().map(|it| it.1).collect();
             self.write_pack(&home, sound.iter().map(|object| object.id.as_str()), Effort::Quick)?;
             home.packs.sync().at(&home.packs.join(""))?;
             crate::loose::remove(&home, &sound)?;

@@ -3,7 +3,8 @@
 use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Seek, Write};
+use std::io::{self, Read, Seek, Write};
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use azureal_process::ProcessIdentity;
@@ -250,9 +251,18 @@ impl Worktree {
             return self.take_locked(home, state, pending, limits, deadline);
         }
         let git = self.borrowing().with("GIT_INDEX_FILE", &index);
-        let written = git.run(&args(["write-tree"]), Vec::new(), deadline);
+        let empty = self.places.format.empty_tree();
+        let written = has_entries(&index).and_then(|has_entries| {
+            let output = git.run(&args(["write-tree"]), Vec::new(), deadline)?;
+            // Of an index that is not there, git writes the tree without files, and an index without entries.
+            if has_entries && output.starts_with(empty.as_bytes()) {
+                Err(index_is_gone())
+            } else {
+                Ok(output)
+            }
+        });
         if matches!(written, Err(Error::Git { .. })) {
-            // The project's git removed objects that our index refers to: it is copied again.
+            // The project's git removed objects that our index refers to: it is copied again. Or another process removed our index.
             home.own.remove(OsStr::new(NAME)).at(&index)?;
         }
         let output = written?;
@@ -357,6 +367,19 @@ impl Worktree {
         }
         Ok(true)
     }
+}
+
+/// Returns whether our index has an entry. It is an error if there is no index: the snapshot is taken again.
+fn has_entries(index: &Path) -> Result<bool, Error> {
+    // A mark, the version, and the number of entries.
+    let mut header = [0; 12];
+    let read = File::open(index).and_then(|mut file| file.read_exact(&mut header));
+    read.map_err(|_| index_is_gone())?;
+    Ok(header.last_chunk::<4>() != Some(&[0; 4]))
+}
+
+fn index_is_gone() -> Error {
+    Error::Git { command: "write-tree".to_owned(), message: "the index was removed".to_owned() }
 }
 
 /// Notes a git that continues in the background.

@@ -189,3 +189,34 @@ fn an_index_that_is_older_or_newer_than_its_state_makes_no_wrong_snapshot() {
     }
     assert_ne!(first, second);
 }
+
+#[test]
+fn a_damaged_object_is_no_reason_to_remove_the_index_of_a_worktree_that_is_in_use() {
+    let place = Place::new();
+    let linked = place.folder.path().join("linked");
+    place.git(&["worktree", "add", "-q", linked.to_str().unwrap(), "-b", "other"]);
+    let other = Worktree::open(&linked, &place.program()).unwrap().unwrap();
+    take(&other);
+    let folder = other.folder().join("worktrees/linked-linked");
+    let in_use = fs::File::open(&folder).unwrap();
+    in_use.lock().unwrap();
+    for is_in_use in [true, false] {
+        place.write("new", format!("{is_in_use}"));
+        take(&place.worktree());
+        let object = objects_of(&other).remove(0);
+        let bytes = fs::read(&object).unwrap();
+        damage(&object, b"");
+        take(&place.worktree());
+        assert_ne!(fs::read(&object).ok(), Some(Vec::new()), "it is removed, or written again");
+        assert_eq!(folder.join("index").exists(), is_in_use);
+        restore(&object, &bytes);
+        in_use.unlock().unwrap();
+    }
+}
+
+/// Writes a file that may be gone.
+fn restore(path: &Path, bytes: &[u8]) {
+    fs::remove_file(path).ok();
+    fs::write(path, bytes).unwrap();
+    fs::set_permissions(path, Permissions::from_mode(0o400)).unwrap();
+}

@@ -326,3 +326,25 @@ fn an_unknown_snapshot_is_an_error() {
     assert!(matches!(worktree.compare(&first.tree, other), Err(Error::Gone(gone)) if gone == other));
     assert!(matches!(worktree.diff("--output=x", other, 9), Err(Error::NoSnapshot(_))));
 }
+
+#[test]
+fn a_snapshot_whose_index_is_removed_before_its_tree_is_written_has_all_files() {
+    let place = Place::new();
+    let tree = place.take().tree;
+    place.write("README", "changed\n");
+    // As another process, or a person, removes it at that moment.
+    let index = place.worktree().folder().join("worktrees/main/index");
+    let (script, done) = (place.folder.path().join("git"), place.folder.path().join("done"));
+    let text = format!(
+        "#!/bin/sh\ncase \"$*\" in *write-tree*) [ -e '{done}' ] || {{ : > '{done}'; rm '{index}'; }};; esac\nexec git \"$@\"\n",
+        done = done.display(),
+        index = index.display(),
+    );
+    fs::write(&script, text).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o700)).unwrap();
+    let program = GitProgram { program: script, ..place.program() };
+    let worktree = Worktree::open(&place.root, &program).unwrap().unwrap();
+    let changed = take(&worktree).tree;
+    assert!(done.exists());
+    assert_eq!(shown(&worktree.compare(&tree, &changed).unwrap()), ["M README +1 -1"]);
+}
