@@ -167,14 +167,15 @@ impl Worktree {
         Ok(damaged)
     }
 
-    /// Finds snapshots whose tree is gone.
+    /// Finds snapshots whose tree, or whose record of ignore rules, is gone.
     fn lost(&self, pins: &[Pin]) -> Result<Vec<Pin>, Error> {
         if pins.is_empty() {
             return Ok(Vec::new());
         }
-        let trees: BTreeSet<String> = pins.iter().map(|pin| pin.tree.clone()).collect();
-        let missing = self.sizes(&self.borrowing(), trees, Deadline::after(TIME))?.missing;
-        Ok(pins.iter().filter(|pin| missing.contains(&pin.tree)).cloned().collect())
+        let needed = |pin: &Pin| [Some(pin.tree.clone()), pin.rules.clone()].into_iter().flatten();
+        let ids: BTreeSet<String> = pins.iter().flat_map(needed).collect();
+        let missing = self.sizes(&self.borrowing(), ids, Deadline::after(TIME))?.missing;
+        Ok(pins.iter().filter(|pin| needed(pin).any(|id| missing.contains(&id))).cloned().collect())
     }
 
     /// Creates the index of a pack again. Returns whether the pack is whole.

@@ -14,7 +14,7 @@ use crate::compare::{MARKED, RawChange, TIME};
 use crate::error::{At, Error};
 use crate::git::{Deadline, Git, OUTPUT, args};
 use crate::names::{Name, There};
-use crate::notes::{Pin, pins};
+use crate::notes::{Notes, Pin, pins};
 use crate::rules::Rules;
 use crate::scratch::Scratch;
 use crate::worktree::{EXCLUDE, Home, Worktree};
@@ -88,7 +88,7 @@ impl Worktree {
         let of_tree = self.tree_rules(before, &added)?;
         // A later snapshot of the same files, before an undo, says nothing of the turn.
         if records.before.iter().any(|rules| rules.there.is_some()) {
-            records.before.retain(|rules| rules.there.is_some());
+            records.before.retain(|rules| rules.there.is_some() || *rules == all_unknown());
         }
         if records.before.is_empty() {
             // An old snapshot, or one of a deleted session.
@@ -147,7 +147,7 @@ impl Worktree {
 
     /// Finds the rules of two snapshots. The same files may have been recorded at many times: those count that were taken one after the other in one session.
     fn records(&self, home: &Home, before: &str, after: &str) -> Result<Records, Error> {
-        let mut pins = pins(home)?;
+        let Notes { mut pins, unreadable, damaged } = Notes::read(&home.packs)?;
         // The oldest come first.
         pins.reverse();
         pins.sort_by(|one, other| one.session.cmp(&other.session));
@@ -169,7 +169,12 @@ impl Worktree {
         let [earlier, later] = [earlier, later].map(newest);
         let ids: Vec<String> = earlier.iter().chain(&later).cloned().collect();
         let mut contents = self.contents(&ids)?.into_iter().map(|content| Rules::parse(&content?));
-        let before = contents.by_ref().take(earlier.len()).flatten().collect();
+        let read = contents.by_ref().take(earlier.len());
+        let mut before: BTreeSet<Rules> = read.map(|rules| rules.unwrap_or_else(all_unknown)).collect();
+        if !(unreadable.is_empty() && damaged.is_empty()) {
+            // A note that is lost may have named further rules.
+            before.insert(all_unknown());
+        }
         Ok(Records { before, after: contents.flatten().collect() })
     }
 
@@ -291,6 +296,11 @@ impl Worktree {
         let paths: Vec<&[u8]> = paths.iter().map(Vec::as_slice).collect();
         ignored(&git.in_directory(&top), &exclude, &paths, Deadline::after(TIME))
     }
+}
+
+/// Returns the rules of a record that cannot be read: any file may have been there, and ignored.
+fn all_unknown() -> Rules {
+    Rules { unknown: vec![Vec::new()], ..Rules::default() }
 }
 
 /// Returns the newest ids of a list with the oldest first, each once.

@@ -354,3 +354,25 @@ fn a_diff_of_any_encoding_can_be_applied() {
     assert!(applied.success());
     assert_eq!(fs::read(place.path("latin")).unwrap(), b"caf\xe9\ntwo\xff\n");
 }
+
+#[test]
+fn all_that_a_turn_adds_is_hidden_if_the_rules_from_before_it_cannot_be_read() {
+    let place = Place::new();
+    place.write(".git/info/exclude", "secret\n").write("secret", "SECRET\n");
+    let before = place.take().tree;
+    place.write(".git/info/exclude", "").write("new", "SECRET\n").write("README", "changed\n");
+    let after = place.take().tree;
+    let worktree = place.worktree();
+    assert_eq!(split(&worktree, &before, &after).0, ["secret"]);
+    let packs = worktree.folder().join("objects/pack");
+    let notes = packs.join(format!("notes-{SESSION}"));
+    let text = fs::read_to_string(&notes).unwrap();
+    // A line that is no note stands for one that named other rules.
+    fs::write(&notes, format!("no note\n{text}")).unwrap();
+    assert_eq!(split(&worktree, &before, &after).0, ["new", "secret"]);
+    fs::write(&notes, &text).unwrap();
+    let record = text.lines().next().unwrap().rsplit(' ').next().unwrap();
+    fs::remove_file(worktree.folder().join("objects").join(&record[..2]).join(&record[2..])).unwrap();
+    assert_eq!(worktree.check_snapshots().unwrap().lost, [(SESSION.to_owned(), 1)]);
+    assert_eq!(check_hidden(&place, &before, &after, &["new", "secret"]), ["M README +1 -1"]);
+}
