@@ -17,6 +17,8 @@ pub(crate) const PATIENT: Duration = Duration::from_secs(60);
 const MESSAGE: usize = 4 * 1024;
 /// The oldest version: it knows `GIT_CONFIG_GLOBAL` and does not follow a `.gitignore` that is a link.
 const OLDEST: (u32, u32) = (2, 32);
+/// The variables of git that name the user's configuration.
+const OF_USER: [&str; 3] = ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"];
 const POLL: Duration = Duration::from_millis(20);
 
 /// The git program and the variables that it starts with.
@@ -100,7 +102,8 @@ impl Git {
 
     /// Creates a runner with the user's configuration and that of the repository. For reading settings alone.
     pub(crate) fn of_user(git: &GitProgram, directory: &Path) -> Self {
-        let kept = git.environment.iter().filter(|(name, _)| !name.to_string_lossy().starts_with("GIT_"));
+        let is_kept = |name: &str| !name.starts_with("GIT_") || OF_USER.contains(&name);
+        let kept = git.environment.iter().filter(|(name, _)| is_kept(&name.to_string_lossy()));
         let mut environment: ChildEnvironment = kept.collect();
         environment.set("LC_ALL", "C");
         Self { environment, ..Self::new(git, directory) }

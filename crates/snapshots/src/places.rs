@@ -233,24 +233,16 @@ fn settings(git: &Git, common: &Path) -> Result<Settings, Error> {
     Ok(settings)
 }
 
-/// Returns the user's file of ignore rules: `core.excludesFile` of the user's own configuration, or git's default.
-pub(crate) fn user_excludes(git: &Git, home: Option<&OsStr>, config_home: Option<&OsStr>) -> Option<PathBuf> {
-    let home = home.filter(|home| !home.is_empty()).map(PathBuf::from)?;
-    let config_home =
-        config_home.filter(|path| !path.is_empty()).map_or_else(|| home.join(".config"), PathBuf::from);
-    let read = |file: PathBuf| {
-        if !file.is_file() {
-            return None;
-        }
-        let mut command = args(["config", "--includes", "--type=path", "--file"]);
-        command.push(file.into());
-        command.extend(args(["--get", "core.excludesFile"]));
-        let output = git.with("HOME", &home).run(&command, Vec::new(), Deadline::after(PATIENT)).ok()?;
-        let path = output.strip_suffix(b"\n").unwrap_or(&output);
-        (!path.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(path)))
-    };
-    // The second of the user's two files wins.
-    read(home.join(".gitconfig"))
-        .or_else(|| read(config_home.join("git/config")))
-        .or_else(|| Some(config_home.join("git/ignore")))
+/// Returns the file of ignore rules outside the repository, as git finds it for this worktree: `core.excludesFile` of any of its
+/// configurations, or the default.
+pub(crate) fn user_excludes(git: &Git, root: &Path) -> Result<Option<PathBuf>, Error> {
+    let command = args(["config", "-z", "--type=path", "--get", "core.excludesFile"]);
+    let output = git.start(&command, Vec::new(), OUTPUT)?.finish_search(Deadline::after(PATIENT))?;
+    if let Some(path) = output.strip_suffix(b"\0") {
+        // An empty one stands for no file.
+        return Ok((!path.is_empty()).then(|| root.join(OsStr::from_bytes(path))));
+    }
+    let folder = |name: &str| git.variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let configuration = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));
+    Ok(configuration.map(|folder| folder.join("git/ignore")))
 }

@@ -77,8 +77,8 @@ impl Worktree {
         let found = Places::find(root, &git);
         check_version(version)?;
         let Some(places) = found? else { return Ok(None) };
-        let variable = |name: &str| program.environment.get(name);
-        let user_excludes = user_excludes(&git, variable("HOME"), variable("XDG_CONFIG_HOME"));
+        let user_git = Git::of_user(program, &places.root).with("GIT_DIR", &places.git_dir);
+        let user_excludes = user_excludes(&user_git, &places.root)?;
         let home = snapshots(&places.common);
         let git = git.with("GIT_DIR", &home).with("GIT_COMMON_DIR", &home).in_directory(&home);
         // Attributes in the tree have no effect, and may be a pipe, which git would wait for. Git knows this since 2.41.
@@ -86,7 +86,6 @@ impl Worktree {
         let ignores_case = if places.case.is_ignored { "true" } else { "false" };
         let git = git.with("GIT_CONFIG_COUNT", "1").with("GIT_CONFIG_KEY_0", "core.ignoreCase");
         let git = git.with("GIT_CONFIG_VALUE_0", ignores_case);
-        let user_git = Git::of_user(program, &places.root).with("GIT_DIR", &places.git_dir);
         let is_checked = Arc::default();
         Ok(Some(Self {
             places,

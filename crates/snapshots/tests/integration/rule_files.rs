@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use azureal_snapshots::{Limits, Taken, Worktree};
+use azureal_snapshots::{GitProgram, Limits, Taken, Worktree};
 
-use crate::place::{Place, SESSION, begin, end, link, shown};
+use crate::place::{Place, SESSION, begin, end, link, shown, take};
 
 fn pipe(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
@@ -168,4 +168,37 @@ fn rules_outside_the_tree_may_be_a_link_a_folder_or_missing() {
         place.write("b", "1\n");
     });
     assert_eq!(changes, ["A b +1 -0"]);
+}
+
+#[test]
+fn the_file_of_ignore_rules_is_the_one_that_git_finds() {
+    let place = Place::new();
+    let (home, other) = (place.folder.path().join("home"), place.folder.path().join("other"));
+    let files = |program: GitProgram| {
+        let worktree = Worktree::open(&place.root, &program).unwrap().unwrap();
+        let tree = take(&worktree).tree;
+        let git_dir = format!("--git-dir={}", worktree.folder().display());
+        let listed = place.git(&[&git_dir, "ls-tree", "--name-only", &tree]);
+        listed.lines().filter(|name| name.starts_with("secret")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    for name in ["secret-1", "secret-2", "secret-3"] {
+        place.write(name, "SECRET");
+        fs::write(home.join(name), format!("{name}\n")).unwrap();
+    }
+    let setting = |name: &str| format!("[core]\nexcludesFile = {}\n", home.join(name).display());
+    // A file that is included for this folder alone.
+    fs::write(home.join("included"), setting("secret-1")).unwrap();
+    let included = format!("[includeIf \"gitdir:{}/\"]\npath = included\n", place.root.display());
+    fs::write(home.join(".gitconfig"), included).unwrap();
+    assert_eq!(files(place.program()), ["secret-2", "secret-3"]);
+    // A file that a variable names.
+    fs::write(&other, setting("secret-2")).unwrap();
+    let mut program = place.program();
+    program.environment.set("GIT_CONFIG_GLOBAL", &other);
+    fs::remove_dir_all(place.worktree().folder()).unwrap();
+    assert_eq!(files(program), ["secret-1", "secret-3"]);
+    // The project's own setting.
+    place.git(&["config", "core.excludesFile", home.join("secret-3").to_str().unwrap()]);
+    fs::remove_dir_all(place.worktree().folder()).unwrap();
+    assert_eq!(files(place.program()), ["secret-1", "secret-2"]);
 }
