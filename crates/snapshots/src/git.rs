@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use azureal_process::{Child, ChildEnvironment, Exit, Marker, Spawn, SpawnError, Stream};
+use azureal_process::{Child, ChildEnvironment, Excerpt, Exit, Marker, Spawn, SpawnError, Stream};
 
 use crate::error::Error;
 
@@ -227,6 +227,14 @@ impl Running {
     pub(crate) fn finish_search(self, deadline: Deadline<'_>) -> Result<Vec<u8>, Error> {
         self.wait(deadline)?;
         if self.child.wait() == Exit::Code(1) { Ok(Vec::new()) } else { self.output() }
+    }
+
+    /// As [`finish`](Self::finish); returns the warnings too.
+    pub(crate) fn finish_warned(self, deadline: Deadline<'_>) -> Result<(Vec<u8>, Excerpt), Error> {
+        self.wait(deadline)?;
+        self.child.wait();
+        let warnings = self.child.stderr();
+        Ok((self.output()?, warnings))
     }
 
     fn wait(&self, deadline: Deadline<'_>) -> Result<(), Error> {

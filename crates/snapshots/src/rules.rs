@@ -31,7 +31,7 @@ pub(crate) struct Rules {
     pub(crate) repositories: Vec<Vec<u8>>,
     /// `.gitignore` files that the tree does not have: ignored themselves, as `*` in one does it, or large. Path and content.
     pub(crate) files: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Folders whose `.gitignore` file is not recorded: all in them may have been ignored. The top is the empty path.
+    /// Folders that cannot be read, or whose `.gitignore` file is not recorded: all in them may have been there. The top is the empty path.
     pub(crate) unknown: Vec<Vec<u8>>,
     /// What was ignored and there. `None` if no turn began with the snapshot.
     pub(crate) there: Option<Vec<Name>>,
@@ -48,6 +48,7 @@ impl Worktree {
             repositories: update.repositories.clone(),
             there: update.names(&mut beneath),
             late: update.late.clone(),
+            unknown: update.unreadable.clone(),
             ..Rules::default()
         };
         let mut room = FILES_LIMIT;

@@ -1,10 +1,11 @@
 //! The files of a worktree that differ from our index, and what to do with each.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use azureal_process::Excerpt;
 use rustix::fs::Stat;
 
 use crate::align::Alignment;
@@ -20,6 +21,8 @@ use crate::take::Limits;
 use crate::worktree::{Home, Worktree, write};
 
 const LARGE: &str = "large";
+/// The beginning of git's warning of a folder, whose name follows.
+const NOT_OPENED: &[u8] = b"warning: could not open directory '";
 /// The name of a file of ignore rules.
 const RULES: &[u8] = b".gitignore";
 /// The number of skipped files that a snapshot names.
@@ -70,6 +73,8 @@ pub(crate) struct Update {
     pub(crate) skipped: Vec<Skipped>,
     /// The folders of all submodules and nested repositories.
     pub(crate) repositories: Vec<Vec<u8>>,
+    /// Folders that this user cannot read. The top is the empty path.
+    pub(crate) unreadable: Vec<Vec<u8>>,
     /// Files of ignore rules that are not recorded: they are ignored themselves, or too large.
     pub(crate) unrecorded_rules: Vec<Vec<u8>>,
     /// Files that stay recorded, though they are ignored now and not tracked.
@@ -127,7 +132,8 @@ impl Worktree {
         let there = limits.drops_ignored.then(|| self.start_names(index, &exclude)).transpose()?;
         let named = self.start_named(&git, &others_command)?;
         let changed = changed.finish(deadline)?;
-        let others = others.finish(deadline)?;
+        let (others, warnings) = others.finish_warned(deadline)?;
+        let unreadable = unreadable(&warnings, &self.places.root);
         let renamed = match named {
             Some(named) => self.renamed(&git, &others, &named.finish(deadline)?, deadline)?,
             None => Vec::new(),
@@ -141,7 +147,7 @@ impl Worktree {
             if rules.is_empty() { Vec::new() } else { ignored(&git, &exclude, &rules, deadline)? };
         let large = if is_current { read_large(home) } else { self.marked(&git, home, deadline)? };
         let (limits, format) = (limits.clone(), self.places.format);
-        Ok(Listing { changed, others, there, renamed, ignored_rules, large, limits, format })
+        Ok(Listing { changed, others, unreadable, there, renamed, ignored_rules, large, limits, format })
     }
 }
 
@@ -219,6 +225,8 @@ struct Renamed {
 pub(crate) struct Listing {
     changed: Vec<u8>,
     others: Vec<u8>,
+    /// Folders that git could not look into.
+    unreadable: BTreeSet<Vec<u8>>,
     /// What is ignored, if a turn begins.
     there: Option<Vec<u8>>,
     renamed: Vec<Renamed>,
@@ -261,9 +269,13 @@ impl Listing {
             // A later snapshot of the same files, before an undo, says nothing of the turn.
             late: if self.limits.since.is_some() { aligned.late.clone() } else { Vec::new() },
             there: self.there.clone(),
+            unreadable: self.unreadable.iter().cloned().collect(),
             dropped: aligned.dropped.clone(),
             ..Update::default()
         };
+        for path in &self.unreadable {
+            update.skip(if path.is_empty() { b"." } else { path }, SkipReason::Unreadable);
+        }
         let mut seen: BTreeSet<&[u8]> = aligned.dropped.iter().map(Vec::as_slice).collect();
         for path in &aligned.dropped {
             update.set(path, "0", &"0".repeat(self.format.length() * 2));
@@ -408,6 +420,28 @@ impl Update {
         }
         Ok(())
     }
+}
+
+/// Returns the folders of which git warns that it cannot look into them. It lists nothing of what is there.
+fn unreadable(warnings: &Excerpt, root: &Path) -> BTreeSet<Vec<u8>> {
+    let top = Vec::new;
+    if warnings.left_out > 0 {
+        return [top()].into();
+    }
+    let text = [&warnings.beginning[..], &warnings.end].concat();
+    let lines = text.split(|byte| *byte == b'\n').filter_map(|line| line.strip_prefix(NOT_OPENED));
+    let folder = |line: &[u8]| {
+        // A name with a newline, or of which git prints no control characters, is not known.
+        let Some(end) = line.windows(3).rposition(|end| end == b"': ") else { return Some(top()) };
+        let (path, why) = line.split_at(end);
+        if why.ends_with(b"No such file or directory") {
+            return None;
+        }
+        let path = path.strip_suffix(b"/").unwrap_or(path);
+        let is_folder = root.join(OsStr::from_bytes(path)).symlink_metadata().is_ok_and(|it| it.is_dir());
+        Some(if is_folder && path != b"." { path.to_vec() } else { top() })
+    };
+    lines.filter_map(folder).collect()
 }
 
 fn read_large(home: &Home) -> BTreeMap<Vec<u8>, Large> {

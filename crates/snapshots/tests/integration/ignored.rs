@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
-use azureal_snapshots::{ConflictReason, Error, UndoPlan, Worktree};
+use azureal_snapshots::{ConflictReason, Error, GitProgram, SkipReason, UndoPlan, Worktree};
 
 use crate::place::{Place, SESSION, os, shown, take};
 
@@ -375,4 +375,36 @@ fn all_that_a_turn_adds_is_hidden_if_the_rules_from_before_it_cannot_be_read() {
     fs::remove_file(worktree.folder().join("objects").join(&record[..2]).join(&record[2..])).unwrap();
     assert_eq!(worktree.check_snapshots().unwrap().lost, [(SESSION.to_owned(), 1)]);
     assert_eq!(check_hidden(&place, &before, &after, &["new", "secret"]), ["M README +1 -1"]);
+}
+
+#[test]
+fn what_was_in_a_folder_that_could_not_be_read_is_hidden() {
+    let place = Place::new();
+    let (script, is_closed) = (place.folder.path().join("git"), place.folder.path().join("closed"));
+    // As git does it for a user who cannot read the folder. This test may run as root.
+    let text = format!(
+        "#!/bin/sh\ncase \"$*\" in *--others*) [ -e '{}' ] && {{ cat '{0}' >&2; exec git \"$@\" -x private; }};; esac\nexec git \"$@\"\n",
+        is_closed.display()
+    );
+    fs::write(&script, text).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o700)).unwrap();
+    let program = GitProgram { program: script, ..place.program() };
+    for (name, hidden) in [("private/", &["private/key"][..]), ("pri?vate/", &["new", "private/key"])] {
+        fs::write(&is_closed, format!("warning: could not open directory '{name}': Permission denied\n"))
+            .unwrap();
+        place.write("private/key", "SECRET\n").write("README", "read\n");
+        fs::remove_file(place.path("new")).ok();
+        let worktree = Worktree::open(&place.root, &program).unwrap().unwrap();
+        let before = take(&worktree);
+        assert_eq!(
+            before.skipped.iter().map(|skipped| skipped.why).collect::<Vec<_>>(),
+            [SkipReason::Unreadable]
+        );
+        fs::remove_file(&is_closed).unwrap();
+        place.write("README", "changed\n").write("new", "new\n");
+        let after = take(&worktree).tree;
+        let changes = check_hidden(&place, &before.tree, &after, hidden);
+        assert_eq!(changes.contains(&"A new +1 -0".to_owned()), !hidden.contains(&"new"), "{changes:?}");
+        fs::remove_dir_all(worktree.folder()).unwrap();
+    }
 }
