@@ -126,7 +126,8 @@ impl Worktree {
     ) -> Result<(), Error> {
         let index = home.own.join(NAME);
         if state.index != stamp(&index) {
-            state.is_current = false;
+            // Its objects may be others than those that the state knows of.
+            (state.is_current, state.is_durable) = (false, false);
             if index.exists() && self.index_ids(&index).is_none() {
                 warn!("the index of the snapshots is damaged, and is made again");
                 home.own.remove(OsStr::new(NAME)).at(&index)?;

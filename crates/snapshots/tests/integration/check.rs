@@ -191,6 +191,30 @@ fn an_index_that_is_older_or_newer_than_its_state_makes_no_wrong_snapshot() {
 }
 
 #[test]
+fn an_object_that_an_index_newer_than_its_state_refers_to_is_written_again() {
+    let place = Place::new();
+    let own = place.worktree().folder().join("worktrees/main");
+    place.write("a", "1\n");
+    let (worktree, first) = (place.worktree(), place.take().tree);
+    place.write("a", "2\n");
+    let second = place.take().tree;
+    worktree.make_durable(SESSION, &first, &second).unwrap();
+    let state = fs::read(own.join("state")).unwrap();
+    assert!(String::from_utf8_lossy(&state).contains("durable 1"));
+    place.write("b", "a person's words\n");
+    place.take();
+    // A power loss keeps the index and the tree, and not the state and the file's object.
+    damage(&own.join("state"), &state);
+    let id = place.git(&["hash-object", "b"]);
+    fs::remove_file(worktree.folder().join("objects").join(&id[..2]).join(id[2..].trim())).unwrap();
+    let before = place.take().tree;
+    place.write("b", "other words\n");
+    let after = place.take().tree;
+    place.worktree().undo(SESSION, &before, &after, false).unwrap();
+    assert_eq!(fs::read_to_string(place.path("b")).unwrap(), "a person's words\n");
+}
+
+#[test]
 fn a_damaged_object_is_no_reason_to_remove_the_index_of_a_worktree_that_is_in_use() {
     let place = Place::new();
     let linked = place.folder.path().join("linked");
