@@ -221,7 +221,7 @@ impl Worktree {
         let found = loose(&home.objects)?;
         self.write_pack(home, found.iter().map(|object| object.id.as_str()), Effort::Quick)?;
         home.packs.sync().at(&home.packs.join(""))?;
-        crate::loose::remove(home, &found)
+        crate::loose::remove(&found)
     }
 }
 

@@ -101,7 +101,7 @@ impl Worktree {
         }
         sync_notes(home, session)?;
         home.packs.sync().at(&home.packs.join(""))?;
-        remove(home, &found)
+        remove(&found)
     }
 
     /// Makes the folders durable that lead to the packs.

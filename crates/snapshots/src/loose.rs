@@ -3,7 +3,6 @@
 //! Git writes them without a sync. So one that this process did not see being written may be empty or cut after a power loss, and git takes
 //! any file of the right name for the object. They are provisional: each process checks them once, and the end of a turn puts them into a pack.
 
-use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, Write};
@@ -113,15 +112,9 @@ pub(crate) fn loose(objects: &Folder) -> Result<Vec<Loose>, Error> {
     Ok(found)
 }
 
-/// Removes objects that are in no pack, and the folders that are empty without them.
-pub(crate) fn remove(home: &Home, objects: &[Loose]) -> Result<(), Error> {
-    objects.iter().try_for_each(Loose::remove)?;
-    let fan_outs: BTreeSet<&str> = objects.iter().filter_map(|object| object.id.get(..2)).collect();
-    for fan_out in fan_outs {
-        // It has other objects, if there is an error.
-        home.objects.remove_folder(OsStr::new(fan_out)).ok();
-    }
-    Ok(())
+/// Removes objects that are in no pack. The folders stay: another process may be about to write into one that is empty.
+pub(crate) fn remove(objects: &[Loose]) -> Result<(), Error> {
+    objects.iter().try_for_each(Loose::remove)
 }
 
 impl Worktree {

@@ -166,7 +166,7 @@ impl Worktree {
             let sound: Vec<_> = sound.into_iter().map(|it| it.1).collect();
             self.write_pack(&home, sound.iter().map(|object| object.id.as_str()), Effort::Quick)?;
             home.packs.sync().at(&home.packs.join(""))?;
-            crate::loose::remove(&home, &sound)?;
+            crate::loose::remove(&sound)?;
         }
         let all = packs(&home.packs)?;
         let old = combined(&all);

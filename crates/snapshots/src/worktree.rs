@@ -155,7 +155,8 @@ impl Worktree {
                     }
                     // Git writes objects through a link too. Its new folders are open to others for a moment.
                     for name in folder.names().at(&self.home)?.iter().filter(|name| is_fan_out(name)) {
-                        if !folder.has_folder(name) {
+                        // One that is not there any more is no obstacle.
+                        if !folder.has_folder(name) && folder.join(name).symlink_metadata().is_ok() {
                             let error = std::io::Error::other("is no folder of yours; remove it");
                             return Err(error).at(&folder.join(name));
                         }

@@ -215,6 +215,21 @@ fn an_object_that_an_index_newer_than_its_state_refers_to_is_written_again() {
 }
 
 #[test]
+fn a_folder_of_objects_stays_when_its_objects_are_packed() {
+    let place = Place::new();
+    let worktree = place.worktree();
+    let before = take(&worktree).tree;
+    place.write("a", "new\n");
+    let after = take(&worktree).tree;
+    let folders = objects_of(&worktree);
+    worktree.make_durable(SESSION, &before, &after).unwrap();
+    assert_eq!(objects_of(&worktree), [PathBuf::new(); 0]);
+    assert!(!folders.is_empty());
+    // Git in another process creates a folder, and then a file in it.
+    assert!(folders.iter().all(|object| object.parent().unwrap().is_dir()));
+}
+
+#[test]
 fn a_damaged_object_is_no_reason_to_remove_the_index_of_a_worktree_that_is_in_use() {
     let place = Place::new();
     let linked = place.folder.path().join("linked");
