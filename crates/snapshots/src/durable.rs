@@ -21,7 +21,7 @@ use crate::git::{Deadline, PATIENT};
 use crate::import::NAME;
 use crate::loose::{Condition, Loose, loose, remove};
 use crate::notes::{pins, sync_notes};
-use crate::packs::{Effort, is_much, packs};
+use crate::packs::{Effort, is_much};
 use crate::places::read_start;
 use crate::project_index::{ProjectIndex, hex};
 use crate::state::State;
@@ -85,9 +85,6 @@ impl Worktree {
             needed.extend(named.filter_map(|pin| pin.rules));
             found.retain(|object| needed.contains(&object.id));
         }
-        if packs(&home.packs)?.is_empty() {
-            self.sync_folders(home)?;
-        }
         let pack = |found: &[Loose]| {
             self.write_pack(home, found.iter().map(|object| object.id.as_str()), Effort::Quick)
         };
@@ -104,9 +101,12 @@ impl Worktree {
         remove(&found)
     }
 
-    /// Makes the folders durable that lead to the packs.
-    fn sync_folders(&self, home: &Home) -> Result<(), Error> {
-        for (folder, name) in [(&home.objects, "objects"), (&home.repository, "")] {
+    /// Makes the folders durable that lead to the packs, and to the journal of an undo.
+    pub(crate) fn sync_folders(&self, home: &Home) -> Result<(), Error> {
+        let path = home.repository.join("worktrees");
+        let worktrees = home.repository.open_folder(OsStr::new("worktrees")).at(&path)?;
+        for (folder, name) in [(&home.objects, "objects"), (&worktrees, "worktrees"), (&home.repository, "")]
+        {
             folder.sync().at(&self.home.join(name))?;
         }
         // The folder of azureal, and the git directory.

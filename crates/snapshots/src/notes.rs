@@ -20,8 +20,8 @@ use crate::worktree::{Home, Worktree, write};
 const PREFIX: &str = "notes-";
 /// The bound on a file: the notes of 100,000 turns.
 const LIMIT: u64 = 32 * 1024 * 1024;
-/// No note is longer.
-const LONGEST: u64 = 256;
+/// So much is read at once to find the end of the last note.
+const PIECE: u64 = 4 * 1024;
 
 /// A snapshot that a session keeps.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -183,17 +183,24 @@ fn append(packs: &Folder, name: &OsStr, line: &str) -> io::Result<()> {
     written
 }
 
-/// Removes a line without an end, which a power loss left.
+/// Removes a line without an end, which a power loss left: it may be longer than a note, and of zeros.
 fn cut_end(file: &mut File) -> io::Result<()> {
     let length = file.metadata()?.len();
-    let start = length.saturating_sub(LONGEST);
-    let mut end = Vec::new();
-    file.seek(SeekFrom::Start(start))?;
-    file.take(LONGEST).read_to_end(&mut end)?;
-    let cut = end.iter().rev().take_while(|byte| **byte != b'\n').count() as u64;
-    if cut > 0 {
-        tracing::debug!(cut, "removes the beginning of a note");
-        file.set_len(length - cut)?;
+    let mut kept = length;
+    while kept > 0 {
+        let start = kept.saturating_sub(PIECE);
+        let mut piece = Vec::new();
+        file.seek(SeekFrom::Start(start))?;
+        Read::by_ref(file).take(kept - start).read_to_end(&mut piece)?;
+        if let Some(end) = piece.iter().rposition(|byte| *byte == b'\n') {
+            kept = start + end as u64 + 1;
+            break;
+        }
+        kept = start;
+    }
+    if kept < length {
+        tracing::debug!(cut = length - kept, "removes the beginning of a note");
+        file.set_len(kept)?;
     }
     Ok(())
 }
@@ -241,7 +248,8 @@ mod tests {
         };
         let (first, second) = (pin(1, "a"), pin(2, "b"));
         append(&packs, &name, &first.line()).unwrap();
-        for cut in [&second.line()[..second.line().len() - 1], &second.line()[..10], "\0\0\0"] {
+        let zeros = "\0".repeat(10_000);
+        for cut in [&second.line()[..second.line().len() - 1], &second.line()[..10], "\0\0\0", &zeros] {
             std::fs::OpenOptions::new()
                 .append(true)
                 .open(packs.join(&name))

@@ -107,6 +107,10 @@ impl Worktree {
         ids: impl IntoIterator<Item = &'a str>,
         effort: Effort,
     ) -> Result<Option<String>, Error> {
+        if packs(&home.packs)?.is_empty() {
+            // Before the first pack has its name: later ones find the folders durable.
+            self.sync_folders(home)?;
+        }
         let list: String = ids.into_iter().flat_map(|id| [id, "\n"]).collect();
         if list.is_empty() {
             return Ok(None);
