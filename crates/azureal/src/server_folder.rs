@@ -283,7 +283,7 @@ fn move_all(from: &Path, to: &Path) -> io::Result<()> {
 /// holds the file.
 fn move_turns(from: &Path, to: &Path, is_meant: impl Fn(&str) -> bool) -> io::Result<()> {
     let has = |file: &Path, kind: &str| file.extension() == Some(OsStr::new(kind));
-    fs::create_dir_all(to)?;
+    Folder::open_or_create(to)?;
     let mut files: Vec<PathBuf> =
         fs::read_dir(from)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
     files.sort_by_key(|file| has(file, HEADER));

@@ -40,7 +40,7 @@ impl From<TurnError> for Error {
             TurnError::Unstored { ref spool, .. } => {
                 Self::new("not_begun", format!("the turn could not be begun: {error}")).with_hint(format!(
                     "your prompt was not sent; see to the rights and names of {}, or move it elsewhere, and try again",
-                    quoted(&spool.to_string_lossy())
+                    quoted(spool.to_string_lossy())
                 ))
             }
             TurnError::NotGathered { outcome, ref source } => match outcome {

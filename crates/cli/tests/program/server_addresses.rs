@@ -151,7 +151,8 @@ fn recover_stores_the_turn_that_it_names<S: Server>() {
     for prompt in ["One", "Two"] {
         run_on(&world, &before, &["run", "-a", "offline", prompt]);
     }
-    let runs = interrupted_turns(&world, &before, &[&["-s", "S1"], &["-s", "S2"]]);
+    let runs =
+        interrupted_turns(&world, &before, &[&["-s", "S1", "-a", "claude"], &["-s", "S2", "-a", "claude"]]);
     let ran = run_on(&world, &now, &["list", "--recover", &runs[1]]);
     assert!(ran.stderr.contains("recovered the last turn of S2"), "{ran}");
     assert!(!ran.stderr.contains("recovered the last turn of S1"), "{ran}");
