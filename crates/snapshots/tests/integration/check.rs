@@ -223,7 +223,7 @@ fn a_folder_of_objects_stays_when_its_objects_are_packed() {
     let after = take(&worktree).tree;
     let folders = objects_of(&worktree);
     worktree.make_durable(SESSION, &before, &after).unwrap();
-    assert_eq!(objects_of(&worktree), [PathBuf::new(); 0]);
+    assert!(objects_of(&worktree).is_empty());
     assert!(!folders.is_empty());
     // Git in another process creates a folder, and then a file in it.
     assert!(folders.iter().all(|object| object.parent().unwrap().is_dir()));
