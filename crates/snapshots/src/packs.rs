@@ -172,7 +172,9 @@ impl Worktree {
             home.packs.sync().at(&home.packs.join(""))?;
             crate::loose::remove(&sound)?;
         }
-        let all = packs(&home.packs)?;
+        let mut all = packs(&home.packs)?;
+        // A process died between the names of a pack and of its index, or is there now. Nothing is read from such a pack.
+        all.retain(|pack| home.packs.join(format!("{}.idx", pack.name)).exists());
         let old = combined(&all);
         let mut listed = BTreeSet::new();
         for pack in old {

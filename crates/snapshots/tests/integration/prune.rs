@@ -149,6 +149,25 @@ fn packs_of_many_turns_are_combined_in_steps_and_no_snapshot_is_lost() {
 }
 
 #[test]
+fn a_pack_without_an_index_does_not_keep_others_from_being_combined() {
+    let place = Place::new();
+    let worktree = place.worktree();
+    let mut last = take(&worktree).tree;
+    // What a process leaves that dies between the names of the two files.
+    let orphan = worktree.folder().join(format!("objects/pack/pack-{}.pack", "1".repeat(40)));
+    for turn in 0..22u64 {
+        place.write("untracked", format!("{turn}\n"));
+        let next = take(&worktree).tree;
+        worktree.make_durable(SESSION, &last, &next).unwrap();
+        last = next;
+    }
+    fs::write(&orphan, "PACK").unwrap();
+    let before = files(&worktree).0;
+    worktree.combine().unwrap();
+    assert!(orphan.exists() && before > 20 && files(&worktree).0 <= 20);
+}
+
+#[test]
 fn no_turn_waits_for_the_packing_of_a_first_snapshot_of_many_files() {
     let place = Place::new();
     for number in 0..2_100 {
