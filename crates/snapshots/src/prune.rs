@@ -53,6 +53,18 @@ pub(crate) fn is_fan_out(name: &OsStr) -> bool {
     name.len() == 2 && name.iter().all(u8::is_ascii_hexdigit)
 }
 
+/// The lock of the folder of all worktrees, and the folders with the locks of each.
+type Locked = (HeldFolder, Vec<(Folder, HeldFolder)>);
+
+/// Locks the folder of all worktrees: no further one begins meanwhile.
+pub(crate) fn lock_worktrees(repository: &Folder) -> Result<HeldFolder, Error> {
+    let path = repository.join("worktrees");
+    match repository.open_folder(OsStr::new("worktrees")).at(&path)?.hold(WAIT) {
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Err(Error::Busy),
+        lock => lock.at(&path),
+    }
+}
+
 /// The objects that stay.
 struct Needed {
     kept: BTreeSet<String>,
@@ -97,7 +109,7 @@ impl Worktree {
         let kept = objects.keys().map(String::as_str).filter(|id| needed.kept.contains(*id));
         let new = self.write_pack(&home, kept, Effort::Small)?;
         // From here on no snapshot is taken.
-        let worktrees = self.lock_all(&home)?;
+        let (_all, worktrees) = self.lock_all(&home)?;
         let mut packs: BTreeSet<String> = new.into_iter().collect();
         if needed.turned_off {
             for (worktree, _lock) in &worktrees {
@@ -193,10 +205,12 @@ impl Worktree {
         linked.is_some_and(|linked| !self.places.common.join("worktrees").join(linked).exists())
     }
 
-    /// Locks all worktrees of the repository, so that no snapshot is taken. Removes the folders of worktrees that are gone.
-    pub(crate) fn lock_all(&self, home: &Home) -> Result<Vec<(Folder, HeldFolder)>, Error> {
+    /// Locks all worktrees of the repository, and the folder in which a further one would begin, so that no snapshot is taken. Removes the
+    /// folders of worktrees that are gone.
+    pub(crate) fn lock_all(&self, home: &Home) -> Result<Locked, Error> {
         let path = home.repository.join("worktrees");
         let folder = home.repository.open_folder(OsStr::new("worktrees")).at(&path)?;
+        let all = lock_worktrees(&home.repository)?;
         let mut worktrees = Vec::new();
         for name in folder.names().at(&path)? {
             let Ok(worktree) = folder.open_folder(&name) else { continue };
@@ -217,7 +231,7 @@ impl Worktree {
                 worktrees.push((worktree, lock));
             }
         }
-        Ok(worktrees)
+        Ok((all, worktrees))
     }
 
     /// Returns the objects that the index and the last tree of a worktree refer to, unless these are removed, and those of its undo.

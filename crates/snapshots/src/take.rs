@@ -102,8 +102,11 @@ impl Worktree {
     ///
     /// Git reports an error, or our folder in the git directory cannot be used.
     pub fn take(&self, session: &str, limits: &Limits, cancelled: &dyn Fn() -> bool) -> Result<Taken, Error> {
-        let home = self.open_home()?;
         let started = Instant::now();
+        let home = match self.open_home() {
+            Err(Error::Busy) => return Ok(Taken::TooSlow { now_off: false }),
+            home => home?,
+        };
         let _lock = match home.lock(limits.time) {
             Err(Error::Busy) => return Ok(Taken::TooSlow { now_off: false }),
             lock => lock?,

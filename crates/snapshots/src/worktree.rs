@@ -15,7 +15,7 @@ use crate::compare::TIME;
 use crate::error::{At, Error};
 use crate::git::{Git, GitProgram, check_version};
 use crate::places::{ObjectFormat, Places, read_start, snapshots, user_excludes};
-use crate::prune::is_fan_out;
+use crate::prune::{is_fan_out, lock_worktrees};
 
 /// The bound on a file of ignore rules outside the tree.
 const EXCLUDES: u64 = 32 * 1024 * 1024;
@@ -176,7 +176,15 @@ impl Worktree {
         let (objects, worktrees) = (inner(&repository, "objects")?, inner(&repository, "worktrees")?);
         let packs = inner(&objects, "pack")?;
         let name = self.places.name();
-        let own = worktrees.open_or_create_folder(&name).at(&worktrees.join(&name))?;
+        let own = match worktrees.open_folder(&name) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                // Not while another process removes objects: it has locked the worktrees that are there.
+                let _lock = lock_worktrees(&repository)?;
+                worktrees.open_or_create_folder(&name)
+            }
+            opened => opened,
+        };
+        let own = own.at(&worktrees.join(&name))?;
         Ok(Home { repository, objects, packs, own, own_path: worktrees.join(&name) })
     }
 

@@ -186,6 +186,25 @@ fn no_turn_waits_for_the_packing_of_a_first_snapshot_of_many_files() {
 }
 
 #[test]
+fn no_worktree_begins_while_all_are_locked() {
+    let place = Place::new();
+    take(&place.worktree());
+    let linked = place.folder.path().join("linked");
+    place.git(&["worktree", "add", "-q", linked.to_str().unwrap(), "-b", "other"]);
+    let other = Worktree::open(&linked, &place.program()).unwrap().unwrap();
+    let worktrees = fs::File::open(other.folder().join("worktrees")).unwrap();
+    worktrees.lock().unwrap();
+    let limits = Limits::default();
+    assert_eq!(other.take(SESSION, &limits, &|| false).unwrap(), Taken::TooSlow { now_off: false });
+    assert!(!other.folder().join("worktrees/linked-linked").exists());
+    assert!(matches!(place.worktree().repair_snapshots(), Err(Error::Busy)));
+    // A worktree that has its folder does not wait.
+    take(&place.worktree());
+    worktrees.unlock().unwrap();
+    take(&other);
+}
+
+#[test]
 fn a_turn_can_take_snapshots_while_old_ones_are_removed() {
     let place = Place::new();
     let worktree = place.worktree();
