@@ -454,11 +454,19 @@ impl Spool {
         for path in [&self.errors_path(), &self.header_path] {
             self.folder.remove(name_of(path)).map_err(at(path))?;
         }
-        Ok(self.output_path)
+        Ok(self.output_path.clone())
     }
 
     pub(crate) fn write(&mut self, line: &HeaderLine) -> Result<(), SpoolError> {
         add_line(&mut self.header, line, &self.header_path)
+    }
+}
+
+impl Drop for Spool {
+    fn drop(&mut self) {
+        // Not by closing it: for a moment, any process that another thread starts has it open too, and would be taken for the
+        // owner.
+        drop(self.header.unlock());
     }
 }
 
