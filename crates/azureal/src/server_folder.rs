@@ -250,7 +250,8 @@ fn adopt(by_address: &Place, by_id: &Place) {
     if !by_address.path.is_dir() {
         return;
     }
-    let states = by_address.spools().inspect().unwrap_or_default();
+    // What cannot be looked at may run.
+    let Ok(states) = by_address.spools().inspect() else { return };
     if states.iter().any(|state| matches!(state, SpoolState::Running(_) | SpoolState::Leased(_))) {
         return;
     }
